@@ -1,0 +1,24 @@
+// Dotted paths: "a.b.0.c" through embedded documents and arrays.
+#ifndef SHARDLET_BSON_PATH_H
+#define SHARDLET_BSON_PATH_H
+
+#include <bson/bson.h>
+#include <stdbool.h>
+
+#include "common/base/arena.h"
+#include "common/base/error.h"
+
+// Resolves without expanding arrays except by numeric components. false: missing.
+bool path_get(const bson_t *doc, const char *path, bson_value_t *out);
+
+// Calls fn for every value the path reaches, as the query language sees it: arrays on the way are expanded, a numeric
+// component also indexes. `array` is the innermost array that was expanded at the last component, or NULL.
+// A branch where the path is missing calls fn with v == NULL once. Stops when fn returns false; returns whether it ran through.
+bool path_each(const bson_t *doc, const char *path, bool (*fn)(void *ctx, const bson_value_t *v), void *ctx);
+
+// Extracts a shard key or an index key whose path crosses no array. Missing parts become null when `missing_null`.
+// false: an array is on the path or is the value (err ShardKeyNotFound), or a part is missing.
+bool path_extract_key(struct arena *a, const bson_t *doc, const bson_t *pattern, bool missing_null, bson_t **out,
+                      struct error *err);
+
+#endif
