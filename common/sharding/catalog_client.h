@@ -28,6 +28,11 @@ bool catalog_load_shards(struct operation *op, struct replica_set *config, struc
 bool catalog_find(struct operation *op, struct replica_set *config, const char *collection, const bson_t *filter, const bson_t *sort,
                   int64_t limit, const bson_t ***docs, size_t *n, struct error *err);
 
+// Writes a row of config.changelog (or, with what "balancer.round" etc., config.actionlog) on the config server, best effort: a
+// failure is logged. shard: the logging shard's name or "config".
+void catalog_log_change(struct operation *op, struct replica_set *config, const char *server, const char *shard, const char *what,
+                        const char *ns, const bson_t *details);
+
 // The shards by name, as replica sets to talk to; refreshed when a name is not known.
 struct shard_registry;
 struct shard_registry *shard_registry_new(struct loop *l, struct remotes *r, struct replica_set *config);
