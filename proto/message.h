@@ -27,16 +27,17 @@ enum { MESSAGE_MAX_SEQUENCES = 4 };
 
 struct message {
   int32_t request_id, response_to;
-  int32_t opcode;  // OP_MSG, OP_QUERY or OP_REPLY: what it was inside an OP_COMPRESSED
-  uint32_t flags;  // msg_flags; of an OP_QUERY its own flags
-  bson_t body;     // view
+  int32_t opcode; // OP_MSG, OP_QUERY or OP_REPLY: what it was inside an OP_COMPRESSED
+  uint32_t flags; // msg_flags; of an OP_QUERY its own flags
+  bson_t body;    // view
   struct sequence sequences[MESSAGE_MAX_SEQUENCES];
   size_t n_sequences;
-  const char *query_ns; // of an OP_QUERY ("admin.$cmd"), else NULL
+  const char *query_ns;       // of an OP_QUERY ("admin.$cmd"), else NULL
   enum compressor compressor; // how it arrived
 };
 
-// The length that a header announces (16 bytes at `header`). err: ProtocolError when it is out of bounds or the opcode is unknown.
+// The length that a header announces (16 bytes at `header`). err: ProtocolError when it is out of bounds or the opcode
+// is unknown.
 bool message_length(const uint8_t *header, size_t *total, struct error *err);
 
 // Parses a whole message of `len` bytes. Everything in *out points into `data`, or into `a` after decompression.

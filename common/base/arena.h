@@ -13,7 +13,7 @@
 struct arena;
 
 struct arena *arena_new(void);
-void arena_free(struct arena *a); // runs the cleanups, newest first; NULL is allowed
+void arena_free(struct arena *a);  // runs the cleanups, newest first; NULL is allowed
 void arena_reset(struct arena *a); // as arena_free, but keeps the first block and the arena itself
 
 // For `__attribute__((cleanup(arena_cleanup)))`.
@@ -26,7 +26,8 @@ void *arena_memdup(struct arena *a, const void *src, size_t size) __attribute__(
 char *arena_strdup(struct arena *a, const char *s) __attribute__((returns_nonnull));
 char *arena_strndup(struct arena *a, const char *s, size_t n) __attribute__((returns_nonnull));
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3), returns_nonnull));
-char *arena_vprintf(struct arena *a, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0), returns_nonnull));
+char *arena_vprintf(struct arena *a, const char *fmt, va_list ap)
+    __attribute__((format(printf, 2, 0), returns_nonnull));
 
 // Runs fn(arg) when the arena is freed or reset.
 void arena_on_free(struct arena *a, void (*fn)(void *arg), void *arg);

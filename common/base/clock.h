@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-int64_t clock_wall_ms(void);  // milliseconds since 1970, as BSON dates
-int64_t clock_mono_us(void);  // microseconds, never goes back
+int64_t clock_wall_ms(void); // milliseconds since 1970, as BSON dates
+int64_t clock_mono_us(void); // microseconds, never goes back
 int64_t clock_mono_ms(void);
 
 uint64_t random_u64(void);

@@ -14,12 +14,12 @@ enum log_severity { LOG_FATAL, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 // To standard output when path is NULL. append false truncates. Fails with the path and the reason.
 bool log_open(const char *path, bool append, struct error *err);
-void log_reopen(void); // SIGUSR1: the path again, after a rotation
+void log_reopen(void);                          // SIGUSR1: the path again, after a rotation
 void log_set_verbosity(enum log_severity most); // lines less severe than this are dropped; LOG_INFO at first
 void log_set_context(const char *ctx);          // this thread's "ctx" from now on; copied, 31 bytes at most
 
-// component: "MIGRATE", "SHARDING", "REPL", "NETWORK", "STORAGE", "RANGEDEL", "CONTROL", "COMMAND", "INDEX", "BALANCER".
-// attrs: a list of "name:type" separated by spaces, each taking one argument:
+// component: "MIGRATE", "SHARDING", "REPL", "NETWORK", "STORAGE", "RANGEDEL", "CONTROL", "COMMAND", "INDEX",
+// "BALANCER". attrs: a list of "name:type" separated by spaces, each taking one argument:
 //   s const char * (NULL prints null)  d int32_t  l int64_t  f double  o bool  b const bson_t * (a document)
 //   e const struct error * (as {code, codeName, errmsg})
 // or NULL for none. Example: log_info("MIGRATE", "Migration finished", "docsCloned:l bytesCloned:l", docs, bytes);

@@ -10,7 +10,7 @@ struct map;
 struct map *map_new(void);
 void map_free(struct map *m, void (*free_value)(void *)); // free_value may be NULL; m may be NULL
 
-void *map_get(const struct map *m, const void *key, size_t len); // NULL = not there
+void *map_get(const struct map *m, const void *key, size_t len);        // NULL = not there
 void *map_put(struct map *m, const void *key, size_t len, void *value); // returns the value replaced, or NULL
 void *map_remove(struct map *m, const void *key, size_t len);           // returns the value removed, or NULL
 size_t map_count(const struct map *m);

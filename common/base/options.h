@@ -14,13 +14,13 @@
 enum option_type { OPTION_FLAG, OPTION_STRING, OPTION_INT, OPTION_LIST }; // a list collects every occurrence
 
 struct option {
-  const char *name;      // without dashes: "bind_ip"
-  char letter;           // short form ('f' for config), 0 = none
+  const char *name; // without dashes: "bind_ip"
+  char letter;      // short form ('f' for config), 0 = none
   enum option_type type;
-  const char *yaml;      // "net.bindIp", NULL = command line only
-  const char *argument;  // "HOST", for --help; NULL for flags
+  const char *yaml;     // "net.bindIp", NULL = command line only
+  const char *argument; // "HOST", for --help; NULL for flags
   const char *help;
-  long min, max;         // for OPTION_INT
+  long min, max; // for OPTION_INT
 };
 
 struct options; // the parsed values

@@ -34,8 +34,8 @@ bool doc_bool(const bson_t *doc, const char *name, bool otherwise);
 const char *doc_str(const bson_t *doc, const char *name, const char *otherwise); // points into doc
 bool doc_doc(const bson_t *doc, const char *name, bson_t *view);                 // document or array
 bool doc_oid(const bson_t *doc, const char *name, bson_oid_t *oid);
-bool doc_uuid(const bson_t *doc, const char *name, uint8_t uuid[16]);            // BinData subtype 4 of 16 bytes
-bool doc_timestamp(const bson_t *doc, const char *name, uint64_t *ts);           // t in the upper 32 bits
+bool doc_uuid(const bson_t *doc, const char *name, uint8_t uuid[16]);  // BinData subtype 4 of 16 bytes
+bool doc_timestamp(const bson_t *doc, const char *name, uint64_t *ts); // t in the upper 32 bits
 
 bool iter_is_number(const bson_iter_t *it);
 int64_t iter_i64(const bson_iter_t *it);
@@ -53,8 +53,8 @@ bson_value_t value_int32(int32_t n);
 bson_value_t value_int64(int64_t n);
 bson_value_t value_number(int64_t n); // int32 when it fits, else int64: MongoDB's "append number"
 bson_value_t value_real(double d);
-bson_value_t value_str(const char *s); // borrows s
-bson_value_t value_doc(const bson_t *doc);   // borrows doc's bytes
+bson_value_t value_str(const char *s);     // borrows s
+bson_value_t value_doc(const bson_t *doc); // borrows doc's bytes
 bson_value_t value_array(const bson_t *doc);
 
 // Copies what v points to into the arena.

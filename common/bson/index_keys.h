@@ -18,6 +18,7 @@ struct index_keys {
 
 // pattern: {a: 1, "b.c": -1, d: "hashed"}; other values ("text", "2dsphere") must have been refused before.
 // err: CannotIndexParallelArrays (171), Location16766 for an array under a hashed field.
-bool index_keys_of(struct arena *a, const bson_t *pattern, const bson_t *doc, struct index_keys *out, struct error *err);
+bool index_keys_of(struct arena *a, const bson_t *pattern, const bson_t *doc, struct index_keys *out,
+                   struct error *err);
 
 #endif

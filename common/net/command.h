@@ -10,14 +10,14 @@
 #include "proto/message.h"
 
 enum command_flags {
-  CMD_READ = 1,            // may run on a secondary when the read preference allows it
-  CMD_WRITE = 2,           // needs a primary
-  CMD_ADMIN_ONLY = 4,      // only on the admin database: else Unauthorized 13
-  CMD_ANY_STATE = 8,       // before replSetInitiate, in RECOVERING, while shutting down
+  CMD_READ = 1,       // may run on a secondary when the read preference allows it
+  CMD_WRITE = 2,      // needs a primary
+  CMD_ADMIN_ONLY = 4, // only on the admin database: else Unauthorized 13
+  CMD_ANY_STATE = 8,  // before replSetInitiate, in RECOVERING, while shutting down
   CMD_NO_METRICS = 16,
-  CMD_INTERNAL = 32,       // between daemons; left out of listCommands
-  CMD_VERSIONED = 64,      // carries shardVersion/databaseVersion, checked by the handler through the node's hooks
-  CMD_OP_QUERY = 128,      // allowed in an OP_QUERY
+  CMD_INTERNAL = 32,  // between daemons; left out of listCommands
+  CMD_VERSIONED = 64, // carries shardVersion/databaseVersion, checked by the handler through the node's hooks
+  CMD_OP_QUERY = 128, // allowed in an OP_QUERY
 };
 
 enum read_mode { READ_PRIMARY, READ_PRIMARY_PREFERRED, READ_SECONDARY, READ_SECONDARY_PREFERRED, READ_NEAREST };
@@ -30,35 +30,47 @@ struct request {
   struct connection *conn; // NULL for commands that a daemon gives itself
   const struct message *message;
   const struct command *command;
-  const bson_t *body;      // the kind-0 document
-  const char *name;        // as sent
+  const bson_t *body; // the kind-0 document
+  const char *name;   // as sent
   const char *db;
-  const char *coll;        // the first field's value when it is a string, else NULL
-  bson_iter_t first;       // the first field itself
-  const char *ns;          // "db.coll" when coll is set, else NULL
+  const char *coll;  // the first field's value when it is a string, else NULL
+  bson_iter_t first; // the first field itself
+  const char *ns;    // "db.coll" when coll is set, else NULL
 
-  bool has_lsid; uint8_t lsid[16]; bson_t lsid_doc;
-  bool has_txn_number; int64_t txn_number;
-  bool autocommit_given;   // part of a transaction
-  enum read_mode read_mode; bool has_read_preference; bson_t read_preference;
-  enum read_level read_level; bool has_read_concern; uint64_t after_cluster_time;
-  bool has_write_concern; bson_t write_concern;
-  bool has_shard_version; bson_t shard_version;
-  bool has_database_version; bson_t database_version;
-  int64_t max_time_ms;     // 0 = none
-  const bson_t *comment;   // NULL = none
+  bool has_lsid;
+  uint8_t lsid[16];
+  bson_t lsid_doc;
+  bool has_txn_number;
+  int64_t txn_number;
+  bool autocommit_given; // part of a transaction
+  enum read_mode read_mode;
+  bool has_read_preference;
+  bson_t read_preference;
+  enum read_level read_level;
+  bool has_read_concern;
+  uint64_t after_cluster_time;
+  bool has_write_concern;
+  bson_t write_concern;
+  bool has_shard_version;
+  bson_t shard_version;
+  bool has_database_version;
+  bson_t database_version;
+  int64_t max_time_ms;   // 0 = none
+  const bson_t *comment; // NULL = none
 };
 
 struct command {
   const char *name, *alias; // alias: a second spelling or NULL ("isMaster"); command names are case-sensitive
   unsigned flags;
-  // Appends its fields to *reply; true: ok 1 is added. false: the reply is replaced by err. A handler that answers ok:0 with
-  // a form of its own (errmsg without code) appends that itself and returns true.
+  // Appends its fields to *reply; true: ok 1 is added. false: the reply is replaced by err. A handler that answers ok:0
+  // with a form of its own (errmsg without code) appends that itself and returns true.
   bool (*run)(struct request *r, bson_t *reply, struct error *err);
-  const char *help;         // one line
+  const char *help; // one line
 };
 
-struct command_metrics { int64_t total, failed; };
+struct command_metrics {
+  int64_t total, failed;
+};
 
 struct dispatcher; // a daemon's table, metrics and hooks
 
@@ -70,25 +82,37 @@ struct dispatch_hooks {
   void (*finish)(void *daemon, struct request *r, bson_t *reply, const struct error *err);
 };
 
-struct dispatcher *dispatcher_new(const struct command *const *tables, const struct dispatch_hooks *hooks); // tables end with NULL; each table ends with name == NULL
+struct dispatcher *
+dispatcher_new(const struct command *const *tables,
+               const struct dispatch_hooks *hooks); // tables end with NULL; each table ends with name == NULL
 void dispatcher_free(struct dispatcher *d);
 const struct command *dispatcher_find(const struct dispatcher *d, const char *name);
 
 // The server's handler: parses the envelope, runs the command, builds the reply. No reply for moreToCome requests.
-void dispatch(struct dispatcher *d, struct operation *op, struct connection *conn, const struct message *m, bson_t *reply);
+void dispatch(struct dispatcher *d, struct operation *op, struct connection *conn, const struct message *m,
+              bson_t *reply);
 // Runs a command inside this process, as if it came from a client: for explain, bulkWrite and tests.
-bool dispatch_local(struct dispatcher *d, struct operation *op, const char *db, const bson_t *body, bson_t *reply, struct error *err);
+bool dispatch_local(struct dispatcher *d, struct operation *op, const char *db, const bson_t *body, bson_t *reply,
+                    struct error *err);
 
 void dispatcher_metrics(const struct dispatcher *d, bson_t *out); // metrics.commands of serverStatus
 void dispatcher_list(const struct dispatcher *d, bson_t *out);    // listCommands
 
 // Helpers for handlers. Unknown fields are ignored unless a handler says otherwise.
-bool request_needs_collection(const struct request *r, struct error *err); // coll given and a valid name: InvalidNamespace 73
-bool request_required_doc(const struct request *r, const char *field, bson_t *out, struct error *err);   // 40414 when missing, 14 when no document
+bool request_needs_collection(const struct request *r,
+                              struct error *err); // coll given and a valid name: InvalidNamespace 73
+bool request_required_doc(const struct request *r, const char *field, bson_t *out,
+                          struct error *err); // 40414 when missing, 14 when no document
 bool request_required_str(const struct request *r, const char *field, const char **out, struct error *err);
 bool namespace_valid(const char *ns, struct error *err);
 // The documents of an array field or of the kind-1 section with this name: the same command in both forms.
-struct documents { const struct sequence *sequence; bson_t array; size_t at; bson_iter_t it; size_t count; };
+struct documents {
+  const struct sequence *sequence;
+  bson_t array;
+  size_t at;
+  bson_iter_t it;
+  size_t count;
+};
 bool request_documents(const struct request *r, const char *field, struct documents *out, struct error *err);
 bool documents_next(struct documents *d, bson_t *doc);
 

@@ -12,8 +12,8 @@ const struct option *daemon_options(size_t *n);
 struct daemon {
   const char *program, *summary;
   const struct option *own_options;
-  // Called in the loop's first fiber. Sets up everything and returns; false ends the process with code 1 and err's line on
-  // stderr and in the log.
+  // Called in the loop's first fiber. Sets up everything and returns; false ends the process with code 1 and err's line
+  // on stderr and in the log.
   bool (*start)(struct operation *op, struct loop *l, const struct options *o, void **state, struct error *err);
   // SIGTERM, SIGINT, or daemon_shutdown(): in a fiber; must leave no fiber behind. The process then ends with 0.
   void (*stop)(struct operation *op, void *state);

@@ -4,9 +4,9 @@
 // library's callback: callbacks mark fibers ready, the scheduler runs them. Everything here belongs to one thread, but
 // for loop_post().
 //
-// THE RULE OF YIELDING: a function that may yield takes a `struct operation *`; a function that takes none never yields.
-// (An operation's arena, for code that must not yield, is passed as the arena.) Over a yield the world can change: what
-// was checked before is checked again in the uninterrupted step that acts on it.
+// THE RULE OF YIELDING: a function that may yield takes a `struct operation *`; a function that takes none never
+// yields. (An operation's arena, for code that must not yield, is passed as the arena.) Over a yield the world can
+// change: what was checked before is checked again in the uninterrupted step that acts on it.
 #ifndef SHARDLET_NET_LOOP_H
 #define SHARDLET_NET_LOOP_H
 
@@ -38,8 +38,9 @@ struct fiber *fiber_start(struct loop *l, const char *name, void (*fn)(void *arg
 struct fiber *fiber_current(struct loop *l); // NULL outside of fibers
 size_t loop_fibers(const struct loop *l);    // alive
 
-// The two primitives; everything else is made of them. fiber_park() returns when fiber_ready() was called for it since it
-// parked or just before (one token is remembered). Use the waits of operation.h instead, which know deadlines and kills.
+// The two primitives; everything else is made of them. fiber_park() returns when fiber_ready() was called for it since
+// it parked or just before (one token is remembered). Use the waits of operation.h instead, which know deadlines and
+// kills.
 void fiber_park(struct loop *l);
 void fiber_ready(struct fiber *f);
 

@@ -20,17 +20,18 @@ struct operation {
   struct arena *arena;
   int64_t deadline_ms;   // loop_now_ms() when it ends with deadline_code; OPERATION_NO_DEADLINE
   int32_t deadline_code; // ERR_MaxTimeMSExpired for clients
-  int32_t killed;        // error code that ends it (Interrupted, InterruptedAtShutdown, NotWritablePrimary...), 0 = goes on
-  int64_t slice_start_us; // when the fiber last got the thread, for op_yield_if_due()
-  uint64_t id;            // opid, for currentOp and killOp
-  const char *what;       // command name or job, for the log
+  int32_t killed; // error code that ends it (Interrupted, InterruptedAtShutdown, NotWritablePrimary...), 0 = goes on
+  int64_t slice_start_us;   // when the fiber last got the thread, for op_yield_if_due()
+  uint64_t id;              // opid, for currentOp and killOp
+  const char *what;         // command name or job, for the log
   struct operation *parent; // of a parallel branch
   struct wait *waiting;     // internal: what it is parked on
   void *next, *prev;        // internal: the loop's list of operations
 };
 
 // Starts a fiber with a fresh operation and arena; both are freed when fn returns. Deadline: none.
-struct operation *operation_start(struct loop *l, const char *what, void (*fn)(struct operation *op, void *arg), void *arg);
+struct operation *operation_start(struct loop *l, const char *what, void (*fn)(struct operation *op, void *arg),
+                                  void *arg);
 
 // Ends the operation at its next wait (or wakes the one it is in) with this code. Children are killed with it.
 void operation_kill(struct operation *op, int32_t code);
@@ -52,19 +53,24 @@ bool op_yield_due(const struct operation *op);                 // whether it is:
 // Runs job(arg) in libuv's thread pool and waits for it. Not cancelled by a kill: the job always ends first.
 void op_run_in_pool(struct operation *op, void (*job)(void *arg), void *arg);
 
-// Runs fn for i in 0..n-1, each in a fiber and operation of its own that share this one's deadline and kill; waits for all.
-// Results are fn's own business. n == 1 runs in this fiber.
+// Runs fn for i in 0..n-1, each in a fiber and operation of its own that share this one's deadline and kill; waits for
+// all. Results are fn's own business. n == 1 runs in this fiber.
 void op_parallel(struct operation *op, size_t n, void (*fn)(struct operation *op, size_t i, void *ctx), void *ctx);
 
 // A condition: fibers wait, anyone signals. No state is remembered: check the world, wait, check again.
-struct event { struct wait *first; };
+struct event {
+  struct wait *first;
+};
 bool event_wait(struct operation *op, struct event *e, struct error *err);
 // false without error when `ms` passed first (*timed_out true).
 bool event_wait_for(struct operation *op, struct event *e, int64_t ms, bool *timed_out, struct error *err);
 void event_signal(struct event *e); // wakes all that wait now
 
 // A lock that fibers queue for, in order. For long critical work (one refresh at a time), not for data.
-struct mutex { bool held; struct event freed; };
+struct mutex {
+  bool held;
+  struct event freed;
+};
 bool mutex_lock(struct operation *op, struct mutex *m, struct error *err);
 void mutex_unlock(struct mutex *m);
 

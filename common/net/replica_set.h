@@ -9,13 +9,15 @@ struct replica_set;
 
 // connection_string: "sh1/host:port,host:port". Monitoring (a hello a member every 10 s, every 500 ms while there is no
 // primary and somebody waits) starts at once. One object a set name: a second call with other hosts adds seeds.
-struct replica_set *replica_set_watch(struct loop *l, struct remotes *r, const char *connection_string, struct error *err);
+struct replica_set *replica_set_watch(struct loop *l, struct remotes *r, const char *connection_string,
+                                      struct error *err);
 void replica_set_unwatch(struct replica_set *s);
 const char *replica_set_name(const struct replica_set *s);
 // "sh1/h1:p1,h2:p2" as the set itself tells it, or as given until it has answered.
 const char *replica_set_string(const struct replica_set *s);
 const char *replica_set_primary(const struct replica_set *s); // NULL = unknown now
-bool replica_set_parse(struct arena *a, const char *connection_string, const char **name, const char ***hosts, size_t *n, struct error *err);
+bool replica_set_parse(struct arena *a, const char *connection_string, const char **name, const char ***hosts,
+                       size_t *n, struct error *err);
 
 // Picks a member, waiting up to 20 s (or the deadline) for one that fits; err FailedToSatisfyReadPreference 133.
 // preference: the $readPreference document or NULL for primary. *host stays valid for the operation.
@@ -26,7 +28,8 @@ void replica_set_report(struct replica_set *s, const char *host, const struct er
 
 // remote_call() on the selected member. `idempotent`: network and not-primary errors are retried on the next primary,
 // three times; otherwise only failures that surely happened before execution are.
-bool replica_set_call(struct operation *op, struct replica_set *s, enum read_mode mode, const bson_t *preference, bool idempotent,
-                      const struct remote_command *cmd, const bson_t **reply, const char **host, struct error *err);
+bool replica_set_call(struct operation *op, struct replica_set *s, enum read_mode mode, const bson_t *preference,
+                      bool idempotent, const struct remote_command *cmd, const bson_t **reply, const char **host,
+                      struct error *err);
 
 #endif

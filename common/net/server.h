@@ -9,18 +9,22 @@ struct server;
 struct connection;
 
 struct server_options {
-  const char *const *bind_ips; size_t n_bind_ips; // numeric addresses or names
+  const char *const *bind_ips;
+  size_t n_bind_ips; // numeric addresses or names
   int port;
   size_t max_connections;
   const char *what; // "mongos" ..., for the log
 };
 
-// handler: appends the reply to *reply (empty = send none). Runs in a fiber; a connection's requests run one after another.
-typedef void (*server_handler)(void *ctx, struct operation *op, struct connection *c, const struct message *m, bson_t *reply);
+// handler: appends the reply to *reply (empty = send none). Runs in a fiber; a connection's requests run one after
+// another.
+typedef void (*server_handler)(void *ctx, struct operation *op, struct connection *c, const struct message *m,
+                               bson_t *reply);
 
 // Listens. err: the address, why, and what to do ("port 27017 is taken: choose another with --port").
-struct server *server_listen(struct loop *l, const struct server_options *o, server_handler handler, void *ctx, struct error *err);
-int server_port(const struct server *s);             // the real one when 0 was asked for
+struct server *server_listen(struct loop *l, const struct server_options *o, server_handler handler, void *ctx,
+                             struct error *err);
+int server_port(const struct server *s); // the real one when 0 was asked for
 void server_stop_accepting(struct server *s);
 // Ends: running operations get `code`, connections are closed when their reply is out, at most after grace_ms.
 void server_close(struct operation *op, struct server *s, int32_t code, int64_t grace_ms);
@@ -33,8 +37,8 @@ bool connection_alive(const struct connection *c);
 void connection_set_data(struct connection *c, void *data, void (*free_data)(void *));
 void *connection_data(const struct connection *c);
 void connection_set_compressor(struct connection *c, enum compressor comp); // after the handshake's reply
-// Takes the socket over: the handler's connection becomes a raw byte stream (raft's transport). on_data gets what arrives, also
-// what was read already; on_close once. Nothing more is parsed.
+// Takes the socket over: the handler's connection becomes a raw byte stream (raft's transport). on_data gets what
+// arrives, also what was read already; on_close once. Nothing more is parsed.
 void connection_upgrade(struct connection *c, void (*on_data)(void *ctx, const uint8_t *data, size_t len),
                         void (*on_close)(void *ctx), void *ctx);
 void connection_send_raw(struct connection *c, const void *data, size_t len); // of an upgraded one; copied

@@ -7,19 +7,22 @@
 // Applied state; no yield. Results are copied into the arena.
 bool local_find_one(struct node *n, struct arena *a, const char *ns, const bson_t *filter, const bson_t **doc);
 // filter with a usable index prefix is answered from it. limit 0 = all. Sorted when sort is not NULL.
-size_t local_find(struct node *n, struct arena *a, const char *ns, const bson_t *filter, const bson_t *sort, size_t limit, const bson_t ***docs);
+size_t local_find(struct node *n, struct arena *a, const char *ns, const bson_t *filter, const bson_t *sort,
+                  size_t limit, const bson_t ***docs);
 int64_t local_count(struct node *n, const char *ns, const bson_t *filter);
 
-// Adds to a write: the caller has the locks and proposes. The collection is created (in the same entry) when it is not there.
-// put replaces the document with the same _id. No yield.
+// Adds to a write: the caller has the locks and proposes. The collection is created (in the same entry) when it is not
+// there. put replaces the document with the same _id. No yield.
 bool local_put(struct node *n, struct write *w, const char *ns, const bson_t *doc, struct error *err);
-bool local_delete(struct node *n, struct write *w, const char *ns, const bson_value_t *id, struct error *err); // true also when absent
+bool local_delete(struct node *n, struct write *w, const char *ns, const bson_value_t *id,
+                  struct error *err); // true also when absent
 
 // One document, written and waited for.
 bool local_put_now(struct operation *op, struct node *n, const char *ns, const bson_t *doc, struct error *err);
 bool local_delete_now(struct operation *op, struct node *n, const char *ns, const bson_value_t *id, struct error *err);
 // Declares an index of an internal collection, once (adds to the write).
-bool local_ensure_index(struct node *n, struct write *w, const char *ns, const bson_t *key, bool unique, struct error *err);
+bool local_ensure_index(struct node *n, struct write *w, const char *ns, const bson_t *key, bool unique,
+                        struct error *err);
 
 // Settable and readable parameters (getParameter/setParameter). A daemon adds its own before it listens.
 void parameter_add_int(struct node *n, const char *name, int64_t *value, int64_t min, int64_t max, bool settable);

@@ -19,10 +19,10 @@ struct interval { // of one field, in ascending value order
 
 struct field_bounds {
   const char *path;
-  int direction;   // 1, -1; hashed: 0 (intervals are of hashes, only points are possible)
+  int direction; // 1, -1; hashed: 0 (intervals are of hashes, only points are possible)
   struct interval *intervals;
-  size_t n;        // 0: nothing can match
-  bool exact;      // the intervals say all that the filter says of this field (no residual filter needed for it)
+  size_t n;   // 0: nothing can match
+  bool exact; // the intervals say all that the filter says of this field (no residual filter needed for it)
 };
 
 struct index_bounds {
@@ -35,15 +35,17 @@ struct index_bounds {
 
 // multikey: the index has expanded arrays, so that bounds of different conditions on one path must not be intersected.
 // false: no bound at all on the first field (a full index scan would be needed). The result is still filled.
-bool bounds_build(struct arena *a, const struct match *m, const bson_t *pattern, bool multikey, struct index_bounds *out);
+bool bounds_build(struct arena *a, const struct match *m, const bson_t *pattern, bool multikey,
+                  struct index_bounds *out);
 
 // As ranges of encoded keys for a scan, in the pattern's directions: leading point fields are fixed, the first field
 // with several intervals multiplies, later fields contribute their overall range (exactness is the filter's job).
 // At most `limit` ranges: beyond it neighbouring ones are joined.
 struct key_range {
-  struct key low, high;          // high exclusive; len 0 of high = to the end
+  struct key low, high; // high exclusive; len 0 of high = to the end
 };
-size_t bounds_ranges(struct arena *a, const struct index_bounds *b, const bson_t *pattern, size_t limit, struct key_range **out);
+size_t bounds_ranges(struct arena *a, const struct index_bounds *b, const bson_t *pattern, size_t limit,
+                     struct key_range **out);
 
 // {a: ["[1, 1]"], b: ["(5, MaxKey]"]} for explain.
 void bounds_describe(const struct index_bounds *b, bson_t *out);

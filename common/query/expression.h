@@ -14,7 +14,8 @@ struct expression;
 struct variables;
 struct variables *variables_new(struct arena *a, const bson_t *let, int64_t now_ms, struct error *err);
 
-struct expression *expression_parse(struct arena *a, const bson_value_t *spec, struct variables *vars, struct error *err);
+struct expression *expression_parse(struct arena *a, const bson_value_t *spec, struct variables *vars,
+                                    struct error *err);
 
 // *out borrows from doc or from `scratch`. A missing field gives type BSON_TYPE_EOD ("missing").
 bool expression_eval(const struct expression *e, struct arena *scratch, const bson_t *doc, bson_value_t *out,

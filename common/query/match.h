@@ -22,17 +22,19 @@ struct match *match_parse(struct arena *a, const bson_t *filter, const struct ma
 bool match_always_true(const struct match *m);
 bool match_doc(const struct match *m, const bson_t *doc);
 
-// As match_doc; `position` receives the index of the first array element that matched (for the positional `$`), -1 = none.
+// As match_doc; `position` receives the index of the first array element that matched (for the positional `$`), -1 =
+// none.
 bool match_doc_position(const struct match *m, const bson_t *doc, int *position);
 
 // An array filter ({"x.y": {$gt: 1}} for arrayFilters) or $elemMatch over one value.
 bool match_value(const struct match *m, const bson_value_t *v);
 
-// The value that the filter fixes a dotted path to by equality at the top level or under $and; not from $in, regex, null
-// tests with $exists. Used by upserts and to target by shard key.
+// The value that the filter fixes a dotted path to by equality at the top level or under $and; not from $in, regex,
+// null tests with $exists. Used by upserts and to target by shard key.
 bool match_equality(const struct match *m, const char *path, bson_value_t *out);
 // Every such pair, for building the document that an upsert inserts.
-void match_each_equality(const struct match *m, bool (*fn)(void *ctx, const char *path, const bson_value_t *v), void *ctx);
+void match_each_equality(const struct match *m, bool (*fn)(void *ctx, const char *path, const bson_value_t *v),
+                         void *ctx);
 
 // The filter in MongoDB's normal form, as explain's parsedQuery.
 void match_describe(const struct match *m, bson_t *out);

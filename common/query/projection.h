@@ -1,5 +1,5 @@
-// Projections of find, findAndModify and $project's simple forms: inclusion, exclusion, computed fields, $slice, $elemMatch,
-// positional `$`, $meta.
+// Projections of find, findAndModify and $project's simple forms: inclusion, exclusion, computed fields, $slice,
+// $elemMatch, positional `$`, $meta.
 #ifndef SHARDLET_QUERY_PROJECTION_H
 #define SHARDLET_QUERY_PROJECTION_H
 
@@ -7,11 +7,13 @@
 
 struct projection;
 
-// `find`: find's rules (positional, $slice, $elemMatch allowed); otherwise $project's. m: the query, for `$`; may be NULL.
+// `find`: find's rules (positional, $slice, $elemMatch allowed); otherwise $project's. m: the query, for `$`; may be
+// NULL.
 struct projection *projection_parse(struct arena *a, const bson_t *spec, bool find, const struct match *m,
                                     const struct match_options *o, struct error *err);
 // Appends the projected fields to *out (initialised, empty).
-bool projection_apply(const struct projection *p, struct arena *scratch, const bson_t *doc, bson_t *out, struct error *err);
+bool projection_apply(const struct projection *p, struct arena *scratch, const bson_t *doc, bson_t *out,
+                      struct error *err);
 // Whether only fields of `pattern` are needed (a covered query).
 bool projection_covered_by(const struct projection *p, const bson_t *pattern);
 

@@ -20,8 +20,9 @@ int sort_key_values_compare(const struct sort *s, const bson_t *a, const bson_t 
 
 // A bounded or unbounded sorter with a memory limit (100 MiB: err QueryExceededMemoryLimitNoDiskUseAllowed 292).
 struct sorter;
-struct sorter *sorter_new(struct arena *a, const struct sort *s, size_t limit); // limit 0 = all; keeps the first `limit`
-bool sorter_add(struct sorter *x, const bson_t *doc, struct error *err);        // copies doc
+struct sorter *sorter_new(struct arena *a, const struct sort *s,
+                          size_t limit);                                 // limit 0 = all; keeps the first `limit`
+bool sorter_add(struct sorter *x, const bson_t *doc, struct error *err); // copies doc
 void sorter_finish(struct sorter *x);
 const bson_t *sorter_next(struct sorter *x); // NULL at the end; stable for equal keys
 size_t sorter_bytes(const struct sorter *x);

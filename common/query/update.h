@@ -19,7 +19,8 @@ bool update_touches_path(const struct update *u, const char *path); // a prefix 
 bool update_apply(const struct update *u, struct arena *a, const bson_t *doc, int position, int64_t now_ms, bool insert,
                   const bson_t **out, bool *modified, struct error *err);
 
-// The document an upsert starts from: the filter's equalities, then update_apply with insert; `_id` made if absent, and first.
+// The document an upsert starts from: the filter's equalities, then update_apply with insert; `_id` made if absent, and
+// first.
 bool update_upsert_document(const struct update *u, struct arena *a, const struct match *m, int64_t now_ms,
                             const bson_t **out, struct error *err);
 

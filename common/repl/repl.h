@@ -1,8 +1,10 @@
 // A member of a replica set: consensus, the log, applying, roles. DESIGN.md section 5.
 //
-// - Primary = leader whose first entry of this term is applied (and whose critical sections are re-entered). Only then does
+// - Primary = leader whose first entry of this term is applied (and whose critical sections are re-entered). Only then
+// does
 //   hello say so and are statements evaluated.
-// - Acknowledged = committed by a majority (fsynced there) and applied here. What is applied is committed: no rollbacks.
+// - Acknowledged = committed by a majority (fsynced there) and applied here. What is applied is committed: no
+// rollbacks.
 // - A refused proposal was surely not written (err NotWritablePrimary); one whose leadership was lost MAY have been
 //   (err InterruptedDueToReplStateChange / PrimarySteppedDown).
 #ifndef SHARDLET_REPL_REPL_H
@@ -18,32 +20,45 @@
 struct repl;
 
 enum member_state { // MongoDB's numbers
-  MEMBER_STARTUP = 0, MEMBER_PRIMARY = 1, MEMBER_SECONDARY = 2, MEMBER_RECOVERING = 3, MEMBER_STARTUP2 = 5,
-  MEMBER_UNKNOWN = 6, MEMBER_DOWN = 8, MEMBER_REMOVED = 10,
+  MEMBER_STARTUP = 0,
+  MEMBER_PRIMARY = 1,
+  MEMBER_SECONDARY = 2,
+  MEMBER_RECOVERING = 3,
+  MEMBER_STARTUP2 = 5,
+  MEMBER_UNKNOWN = 6,
+  MEMBER_DOWN = 8,
+  MEMBER_REMOVED = 10,
 };
 
-struct optime { uint64_t ts; int64_t term; uint64_t index; };
+struct optime {
+  uint64_t ts;
+  int64_t term;
+  uint64_t index;
+};
 
 struct repl_options {
-  const char *set_name;      // --replSet
-  const char *dbpath;        // raft.sqlite lives there
-  const char *role;          // "shardd" or "configsvr"
+  const char *set_name; // --replSet
+  const char *dbpath;   // raft.sqlite lives there
+  const char *role;     // "shardd" or "configsvr"
   struct store *store;
   struct remotes *remotes;
   struct cluster_clock *clock;
-  const char *self;          // host:port as others reach it, until a configuration names it
+  const char *self; // host:port as others reach it, until a configuration names it
 };
 
 // Called in the loop's thread, outside of fibers unless said otherwise.
 struct repl_hooks {
   void *ctx;
-  void (*applied)(void *ctx, uint64_t index, const bson_t *entry); // after store_apply(), on every member, also in replay
-  void (*stepping_up)(struct operation *op, void *ctx);            // in a fiber, before the member says it is primary
+  void (*applied)(void *ctx, uint64_t index,
+                  const bson_t *entry);                 // after store_apply(), on every member, also in replay
+  void (*stepping_up)(struct operation *op, void *ctx); // in a fiber, before the member says it is primary
   void (*role_changed)(void *ctx, enum member_state state, int64_t term);
 };
 
-// Opens the log, replays, joins its set if it has a configuration. err: a directory of another set or with a damaged log.
-struct repl *repl_start(struct operation *op, struct loop *l, const struct repl_options *o, const struct repl_hooks *h, struct error *err);
+// Opens the log, replays, joins its set if it has a configuration. err: a directory of another set or with a damaged
+// log.
+struct repl *repl_start(struct operation *op, struct loop *l, const struct repl_options *o, const struct repl_hooks *h,
+                        struct error *err);
 // Stops taking part: takes a snapshot, closes the log. Running proposals fail with ShutdownInProgress.
 void repl_stop(struct operation *op, struct repl *r);
 
@@ -52,16 +67,20 @@ enum member_state repl_state(const struct repl *r);
 bool repl_is_primary(const struct repl *r);
 int64_t repl_term(const struct repl *r);
 const char *repl_set_name(const struct repl *r);
-const bson_t *repl_config(const struct repl *r);       // the replica-set configuration document; NULL = not initiated
-void repl_hello(const struct repl *r, bson_t *reply);  // setName, hosts, me, primary, isWritablePrimary...: clients.md section 4
+const bson_t *repl_config(const struct repl *r); // the replica-set configuration document; NULL = not initiated
+void repl_hello(const struct repl *r,
+                bson_t *reply); // setName, hosts, me, primary, isWritablePrimary...: clients.md section 4
 void repl_status(const struct repl *r, bson_t *reply); // replSetGetStatus
 struct optime repl_last_applied(const struct repl *r);
 bool repl_wait_primary(struct operation *op, struct repl *r, struct error *err);
-// Waits until this member is primary and has applied an entry proposed after the call: what is read now is not from the past.
+// Waits until this member is primary and has applied an entry proposed after the call: what is read now is not from the
+// past.
 bool repl_barrier(struct operation *op, struct repl *r, struct error *err);
 bool repl_wait_applied(struct operation *op, struct repl *r, uint64_t ts, struct error *err); // afterClusterTime
-// {w, j, wtimeout} after a write at `index`: w 1 and "majority" hold already; larger numbers wait. false: writeConcernError in err.
-bool repl_wait_write_concern(struct operation *op, struct repl *r, uint64_t index, const bson_t *write_concern, struct error *err);
+// {w, j, wtimeout} after a write at `index`: w 1 and "majority" hold already; larger numbers wait. false:
+// writeConcernError in err.
+bool repl_wait_write_concern(struct operation *op, struct repl *r, uint64_t index, const bson_t *write_concern,
+                             struct error *err);
 
 // --- admin ---
 bool repl_initiate(struct operation *op, struct repl *r, const bson_t *config, struct error *err); // {} = just self
@@ -71,7 +90,8 @@ bool repl_freeze(struct repl *r, int64_t seconds, struct error *err);
 // A connection that asked to carry raft's messages.
 bool repl_accept(struct repl *r, struct connection *c, const bson_t *hello, struct error *err);
 // The log's entries for local.oplog.rs and change capture: from index on, until fn returns false. Reads in the pool.
-bool repl_read_log(struct operation *op, struct repl *r, uint64_t from, bool (*fn)(void *ctx, uint64_t index, const bson_t *entry), void *ctx, struct error *err);
+bool repl_read_log(struct operation *op, struct repl *r, uint64_t from,
+                   bool (*fn)(void *ctx, uint64_t index, const bson_t *entry), void *ctx, struct error *err);
 void repl_log_bounds(const struct repl *r, uint64_t *first, uint64_t *last);
 
 #endif

@@ -18,28 +18,33 @@ struct routing {
 struct routing *routing_ref(struct routing *r);
 void routing_unref(struct routing *r);
 
-// Reads config.collections and config.chunks with lastmod >= what `known` has (all of them when it is NULL or of another
-// generation), with read concern majority after a barrier; an inconsistent read is retried 3 times. *incremental: whether it was.
+// Reads config.collections and config.chunks with lastmod >= what `known` has (all of them when it is NULL or of
+// another generation), with read concern majority after a barrier; an inconsistent read is retried 3 times.
+// *incremental: whether it was.
 bool catalog_load_routing(struct operation *op, struct replica_set *config, const char *ns, struct routing *known,
                           struct routing **out, bool *incremental, struct error *err);
-bool catalog_load_database(struct operation *op, struct replica_set *config, const char *db, struct database_type *out, bool *exists, struct error *err);
-bool catalog_load_shards(struct operation *op, struct replica_set *config, struct shard_type **out, size_t *n, struct error *err);
+bool catalog_load_database(struct operation *op, struct replica_set *config, const char *db, struct database_type *out,
+                           bool *exists, struct error *err);
+bool catalog_load_shards(struct operation *op, struct replica_set *config, struct shard_type **out, size_t *n,
+                         struct error *err);
 // A find on the config server that returns all documents.
-bool catalog_find(struct operation *op, struct replica_set *config, const char *collection, const bson_t *filter, const bson_t *sort,
-                  int64_t limit, const bson_t ***docs, size_t *n, struct error *err);
+bool catalog_find(struct operation *op, struct replica_set *config, const char *collection, const bson_t *filter,
+                  const bson_t *sort, int64_t limit, const bson_t ***docs, size_t *n, struct error *err);
 
-// Writes a row of config.changelog (or, with what "balancer.round" etc., config.actionlog) on the config server, best effort: a
-// failure is logged. shard: the logging shard's name or "config".
-void catalog_log_change(struct operation *op, struct replica_set *config, const char *server, const char *shard, const char *what,
-                        const char *ns, const bson_t *details);
+// Writes a row of config.changelog (or, with what "balancer.round" etc., config.actionlog) on the config server, best
+// effort: a failure is logged. shard: the logging shard's name or "config".
+void catalog_log_change(struct operation *op, struct replica_set *config, const char *server, const char *shard,
+                        const char *what, const char *ns, const bson_t *details);
 
 // The shards by name, as replica sets to talk to; refreshed when a name is not known.
 struct shard_registry;
 struct shard_registry *shard_registry_new(struct loop *l, struct remotes *r, struct replica_set *config);
 void shard_registry_free(struct shard_registry *g);
-struct replica_set *shard_registry_get(struct operation *op, struct shard_registry *g, const char *shard, struct error *err); // ShardNotFound 70
+struct replica_set *shard_registry_get(struct operation *op, struct shard_registry *g, const char *shard,
+                                       struct error *err); // ShardNotFound 70
 bool shard_registry_reload(struct operation *op, struct shard_registry *g, struct error *err);
 // All shards known after a reload, sorted by name.
-bool shard_registry_all(struct operation *op, struct shard_registry *g, bool reload, struct shard_type **out, size_t *n, struct error *err);
+bool shard_registry_all(struct operation *op, struct shard_registry *g, bool reload, struct shard_type **out, size_t *n,
+                        struct error *err);
 
 #endif

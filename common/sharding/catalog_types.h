@@ -25,16 +25,19 @@ struct collection_type {
   const bson_t *key;
   const bson_t *default_collation; // NULL = simple
   bool unique;
-  int64_t max_chunk_size_bytes;    // 0 = not set
+  int64_t max_chunk_size_bytes; // 0 = not set
   bool no_balance;
-  bool allow_migrations;           // true when absent
-  bool permit_migrations;          // true when absent
+  bool allow_migrations;  // true when absent
+  bool permit_migrations; // true when absent
   bool has_enable_auto_merge, enable_auto_merge;
   bool defragment;
   bool unsplittable;
 };
 
-struct chunk_history { uint64_t valid_after; const char *shard; };
+struct chunk_history {
+  uint64_t valid_after;
+  const char *shard;
+};
 
 struct chunk_type {
   bson_oid_t id;
@@ -48,7 +51,12 @@ struct chunk_type {
   size_t n_history;
 };
 
-struct tag_type { bson_oid_t id; const char *ns; const bson_t *min, *max; const char *tag; };
+struct tag_type {
+  bson_oid_t id;
+  const char *ns;
+  const bson_t *min, *max;
+  const char *tag;
+};
 
 // Everything in *out points into `doc` or the arena. err NoSuchKey/TypeMismatch naming the field.
 bool shard_type_parse(struct arena *a, const bson_t *doc, struct shard_type *out, struct error *err);

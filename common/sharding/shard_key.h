@@ -10,16 +10,17 @@
 
 struct shard_key {
   const bson_t *pattern;
-  size_t n;              // fields
+  size_t n; // fields
   const char **paths;
-  int hashed;            // index of the hashed field, -1 = none
+  int hashed; // index of the hashed field, -1 = none
 };
 
 // err BadValue with MongoDB's texts (commands.md 3.2).
 bool shard_key_parse(struct arena *a, const bson_t *pattern, struct shard_key *out, struct error *err);
 
 // A document's key as values ({customerId: 5}; hashed fields hashed; missing = null). err ShardKeyNotFound for arrays.
-bool shard_key_of_document(const struct shard_key *k, struct arena *a, const bson_t *doc, const bson_t **out, struct error *err);
+bool shard_key_of_document(const struct shard_key *k, struct arena *a, const bson_t *doc, const bson_t **out,
+                           struct error *err);
 // The key that a filter fixes by equality on every field. false: it does not (no error).
 bool shard_key_of_filter(const struct shard_key *k, struct arena *a, const struct match *m, const bson_t **out);
 // Whether `bound` has exactly the pattern's fields in order, with values a bound can have.
@@ -29,7 +30,7 @@ const bson_t *shard_key_extend(const struct shard_key *k, struct arena *a, const
 const bson_t *shard_key_global_min(const struct shard_key *k, struct arena *a);
 const bson_t *shard_key_global_max(const struct shard_key *k, struct arena *a);
 struct key shard_key_encode(const struct shard_key *k, struct arena *a, const bson_t *key); // of a key or a bound
-bool shard_key_equal_patterns(const bson_t *a, const bson_t *b); // numeric types aside
+bool shard_key_equal_patterns(const bson_t *a, const bson_t *b);                            // numeric types aside
 // Whether an index with this key can serve the shard key (it is a prefix), sparse/partial/multikey aside.
 bool shard_key_prefix_of(const struct shard_key *k, const bson_t *index_key);
 

@@ -7,10 +7,12 @@
 struct targets {
   const char **shards; // names, sorted, without duplicates; point into the map
   size_t n;
-  bool exact_key;      // the filter fixes the full shard key
+  bool exact_key; // the filter fixes the full shard key
 };
 
-// Never empty: a contradiction targets the first chunk's shard. simple_collation false: strings, objects and arrays do not target.
-bool target_filter(struct arena *a, const struct chunk_map *m, const struct match *filter, bool simple_collation, struct targets *out, struct error *err);
+// Never empty: a contradiction targets the first chunk's shard. simple_collation false: strings, objects and arrays do
+// not target.
+bool target_filter(struct arena *a, const struct chunk_map *m, const struct match *filter, bool simple_collation,
+                   struct targets *out, struct error *err);
 
 #endif

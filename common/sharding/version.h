@@ -1,7 +1,8 @@
-// Versions of collections, shards and databases (reference: MongoDB's chunk_version.h, shard_version.h, database_version.h).
+// Versions of collections, shards and databases (reference: MongoDB's chunk_version.h, shard_version.h,
+// database_version.h).
 //
-// A chunk version is {epoch, timestamp, major|minor}: moves raise major, splits and merges minor. A collection's version is the
-// highest of its chunks, a shard's the highest of the chunks it has (0|0 when it has none).
+// A chunk version is {epoch, timestamp, major|minor}: moves raise major, splits and merges minor. A collection's
+// version is the highest of its chunks, a shard's the highest of the chunks it has (0|0 when it has none).
 #ifndef SHARDLET_SHARDING_VERSION_H
 #define SHARDLET_SHARDING_VERSION_H
 
@@ -33,7 +34,9 @@ bool chunk_version_equal(const struct chunk_version *a, const struct chunk_versi
 bool chunk_version_parse(const bson_t *doc, struct chunk_version *out, struct error *err);
 void chunk_version_append(bson_t *to, const char *name, const struct chunk_version *v);
 uint64_t chunk_version_lastmod(const struct chunk_version *v); // the Timestamp's 64 bits
-const char *chunk_version_text(struct arena *a, const struct chunk_version *v); // "{ e: ObjectId(...), t: Timestamp(..), v: Timestamp(11, 1) }"
+const char *
+chunk_version_text(struct arena *a,
+                   const struct chunk_version *v); // "{ e: ObjectId(...), t: Timestamp(..), v: Timestamp(11, 1) }"
 
 struct database_version {
   uint8_t uuid[16];
@@ -44,7 +47,8 @@ bool database_version_parse(const bson_t *doc, struct database_version *out, str
 void database_version_append(bson_t *to, const char *name, const struct database_version *v);
 bool database_version_equal(const struct database_version *a, const struct database_version *b);
 
-// The errors that stale requests get, with their extra fields (ns, vReceived, vWanted?, shardId). wanted NULL = not known.
+// The errors that stale requests get, with their extra fields (ns, vReceived, vWanted?, shardId). wanted NULL = not
+// known.
 bool error_stale_config(struct error *err, struct arena *a, const char *ns, const struct chunk_version *received,
                         const struct chunk_version *wanted, const char *shard_id, const char *why);
 bool error_stale_db_version(struct error *err, struct arena *a, const char *db, const struct database_version *received,

@@ -12,8 +12,8 @@
 struct scan;
 
 struct scan_spec {
-  const struct index *index;       // NULL: the documents in insertion order
-  const struct key_range *ranges;  // of index keys, ascending and apart; n_ranges 0 = everything
+  const struct index *index;      // NULL: the documents in insertion order
+  const struct key_range *ranges; // of index keys, ascending and apart; n_ranges 0 = everything
   size_t n_ranges;
   bool backward;
   bool by_order;      // several files: merge by key (or rid); otherwise file after file
@@ -27,8 +27,8 @@ struct scan_row {
 };
 
 struct scan *scan_open(struct arena *a, struct collection *c, const struct scan_spec *spec);
-// false: the end (err->code 0), or the collection/index was dropped or a file the scan needs is gone (QueryPlanKilled 175).
-// A multikey index gives each document once a file.
+// false: the end (err->code 0), or the collection/index was dropped or a file the scan needs is gone (QueryPlanKilled
+// 175). A multikey index gives each document once a file.
 bool scan_next(struct scan *s, struct scan_row *row, struct error *err);
 // The row's document; NULL when it went away since (index scans). Valid until the next call.
 const bson_t *scan_document(struct scan *s, const struct scan_row *row);
@@ -37,9 +37,10 @@ void scan_close(struct scan *s); // also when its arena goes
 int64_t scan_keys_examined(const struct scan *s);
 int64_t scan_seeks(const struct scan *s);
 
-// One document by _id, through the _id index or the ids file. false: not there. Reads active files only; with sharded collections
-// at most one of the shard's documents has an _id.
-bool store_find_id(struct collection *c, struct arena *a, const bson_value_t *id, uint32_t *file, int64_t *rid, const bson_t **doc);
+// One document by _id, through the _id index or the ids file. false: not there. Reads active files only; with sharded
+// collections at most one of the shard's documents has an _id.
+bool store_find_id(struct collection *c, struct arena *a, const bson_value_t *id, uint32_t *file, int64_t *rid,
+                   const bson_t **doc);
 // One document by place.
 bool store_find_rid(struct collection *c, struct arena *a, uint32_t file, int64_t rid, const bson_t **doc);
 // Whether a unique index has this key already, and on which document.

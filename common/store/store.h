@@ -2,18 +2,22 @@
 //
 //   <dbpath>/store.lock                 held by the running daemon
 //   <dbpath>/catalog.sqlite             collections, indexes, intervals, files, retryable-write records, local state
-//   <dbpath>/internal.sqlite            the collections of config, admin and local, with their indexes: tables of one file
-//   <dbpath>/<collection uuid>/<file id>.sqlite      documents of one or more ranges of the shard key, and their indexes
-//   <dbpath>/<collection uuid>/ids.sqlite            _id -> (file, rid), where the shard key does not determine _id's file
+//   <dbpath>/internal.sqlite            the collections of config, admin and local, with their indexes: tables of one
+//   file <dbpath>/<collection uuid>/<file id>.sqlite      documents of one or more ranges of the shard key, and their
+//   indexes <dbpath>/<collection uuid>/ids.sqlite            _id -> (file, rid), where the shard key does not determine
+//   _id's file
 //
-// Data changes only by applying log entries (change.h): store_apply() neither waits, yields nor fails. Everything read is
-// applied state. An SQLite error while applying ends the process with one clear line.
+// Data changes only by applying log entries (change.h): store_apply() neither waits, yields nor fails. Everything read
+// is applied state. An SQLite error while applying ends the process with one clear line.
 //
 // Invariants
-// - What an entry does to a file depends on that file and the entry alone. Each file has its own applied index (written in
-//   the transaction that changed it) and skips entries it already holds: after a crash files stand at different indexes.
+// - What an entry does to a file depends on that file and the entry alone. Each file has its own applied index (written
+// in
+//   the transaction that changed it) and skips entries it already holds: after a crash files stand at different
+//   indexes.
 // - A file id is never used again; files change state in the catalog (staged, active, dropped), never their name.
-// - A file is unlinked only after the catalog commit that forgets it is durable; unknown files are removed after replay.
+// - A file is unlinked only after the catalog commit that forgets it is durable; unknown files are removed after
+// replay.
 // - No statement is active while anything else may run: scans are saved before a yield (scan.h).
 #ifndef SHARDLET_STORE_STORE_H
 #define SHARDLET_STORE_STORE_H
@@ -36,8 +40,8 @@ struct store_options {
   size_t max_open_files; // 0 = 256
 };
 
-// Opens or creates a directory. err (one line each, with the path and what to do): not there, not writable (with the uid), locked
-// by another process, made by another role, newer format, damaged.
+// Opens or creates a directory. err (one line each, with the path and what to do): not there, not writable (with the
+// uid), locked by another process, made by another role, newer format, damaged.
 struct store *store_open(const struct store_options *o, struct error *err);
 void store_close(struct store *s); // commits everything; NULL allowed
 
@@ -48,18 +52,20 @@ void store_local_put(struct store *s, const char *name, const bson_t *value); //
 // --- applying ---
 // entry: as made by change.h. Entries come in order of index; one below what a file has is skipped there.
 void store_apply(struct store *s, uint64_t index, const bson_t *entry);
-uint64_t store_applied(const struct store *s);      // last index given to store_apply(), or what the catalog holds after start
+uint64_t
+store_applied(const struct store *s); // last index given to store_apply(), or what the catalog holds after start
 uint64_t store_replay_target(const struct store *s); // highest index any file had at start: serve no data before this
-void store_replay_done(struct store *s);            // removes unknown files
+void store_replay_done(struct store *s);             // removes unknown files
 
 // --- durability ---
-// Commits open transactions that are due (16 MiB of dirty pages, one second), checkpoints WALs past 64 MiB. Called by the daemon's
-// timer every 100 ms. Parts run in the pool.
+// Commits open transactions that are due (16 MiB of dirty pages, one second), checkpoints WALs past 64 MiB. Called by
+// the daemon's timer every 100 ms. Parts run in the pool.
 struct operation;
 void store_tick(struct operation *op, struct store *s);
 // Everything up to the returned index is in the files, fsynced: the log may be cut there. 0: failed or cancelled.
 uint64_t store_snapshot(struct operation *op, struct store *s);
-uint64_t store_free_bytes(const struct store *s);   // of the file system; below the floor a primary refuses writes (14031)
+uint64_t
+store_free_bytes(const struct store *s); // of the file system; below the floor a primary refuses writes (14031)
 
 // --- catalog ---
 enum file_state { FILE_STAGED, FILE_ACTIVE };
@@ -68,20 +74,20 @@ struct range_file {
   uint32_t id;
   enum file_state state;
   struct collection *collection;
-  int64_t count, bytes;  // documents and their BSON bytes, as applied
+  int64_t count, bytes;       // documents and their BSON bytes, as applied
   struct file_handle *handle; // internal
 };
 
 struct index {
-  uint32_t id;          // 0 is _id
+  uint32_t id; // 0 is _id
   const char *name;
-  const bson_t *spec;   // as listIndexes shows it: {v: 2, key, name, unique...}
+  const bson_t *spec; // as listIndexes shows it: {v: 2, key, name, unique...}
   const bson_t *key;
   bool unique, sparse, hidden;
   const bson_t *partial_filter; // NULL = none
-  bool multikey;        // sticky: some file has had an array key
-  bool ready;           // false while it is being built: maintained by writes, not used by reads
-  bool in_ids_file;     // the _id index, where it lives in ids.sqlite
+  bool multikey;                // sticky: some file has had an array key
+  bool ready;                   // false while it is being built: maintained by writes, not used by reads
+  bool in_ids_file;             // the _id index, where it lives in ids.sqlite
 };
 
 struct interval_entry { // [min, max) of the shard key's encoding -> where new documents of it go
@@ -89,7 +95,7 @@ struct interval_entry { // [min, max) of the shard key's encoding -> where new d
   uint32_t file;
 };
 
-struct collection {     // immutable for readers between two applies; referenced across yields
+struct collection { // immutable for readers between two applies; referenced across yields
   uint8_t uuid[16];
   const char *ns, *db, *name;
   const bson_t *options;   // create's options, {} = none
@@ -118,9 +124,11 @@ struct range_file *collection_file(const struct collection *c, uint32_t id);
 // Where a document with this encoded shard key goes (unsharded: its only file).
 struct range_file *collection_file_for(const struct collection *c, struct key shard_key);
 // The encoded shard key of a document (hashed parts hashed, missing fields null). err ShardKeyNotFound for arrays.
-bool collection_shard_key_of(const struct collection *c, struct arena *a, const bson_t *doc, struct key *out, struct error *err);
+bool collection_shard_key_of(const struct collection *c, struct arena *a, const bson_t *doc, struct key *out,
+                             struct error *err);
 
-// Counters that run ahead of what is applied; only a primary uses them, and again from applied state after each step-up.
+// Counters that run ahead of what is applied; only a primary uses them, and again from applied state after each
+// step-up.
 int64_t collection_next_rid(struct collection *c);
 uint32_t store_next_file_id(struct store *s);
 uint32_t collection_next_index_id(struct collection *c);
@@ -128,18 +136,21 @@ void store_reset_counters(struct store *s);
 
 // --- statistics, kept up to date by applying: cost nothing to read ---
 struct collection_stats {
-  int64_t count, bytes;        // of active files, orphans included
-  int64_t storage_bytes;       // of the files on disk
-  int64_t index_bytes;         // all
+  int64_t count, bytes;  // of active files, orphans included
+  int64_t storage_bytes; // of the files on disk
+  int64_t index_bytes;   // all
 };
 void collection_stats(const struct collection *c, struct collection_stats *out);
 int64_t collection_index_bytes(const struct collection *c, const struct index *i);
 
 // --- retryable-write records ---
 // Finds what statement stmt_id of this transaction number answered. NULL = not executed.
-const bson_t *store_session_statement(struct store *s, struct arena *a, const uint8_t lsid[16], int64_t txn_number, int32_t stmt_id);
+const bson_t *store_session_statement(struct store *s, struct arena *a, const uint8_t lsid[16], int64_t txn_number,
+                                      int32_t stmt_id);
 int64_t store_session_txn_number(struct store *s, const uint8_t lsid[16]); // highest seen, -1 = none
-// Records whose statements touched [min, max) of the collection: for a chunk's move. Appends documents for change_session().
-void store_sessions_for_range(struct store *s, const struct collection *c, struct key min, struct key max, bson_t *array);
+// Records whose statements touched [min, max) of the collection: for a chunk's move. Appends documents for
+// change_session().
+void store_sessions_for_range(struct store *s, const struct collection *c, struct key min, struct key max,
+                              bson_t *array);
 
 #endif
