@@ -57,6 +57,8 @@ struct request {
   bson_t database_version;
   int64_t max_time_ms;   // 0 = none
   const bson_t *comment; // NULL = none
+
+  uint64_t operation_time; // a handler's to set: what the daemon's finish hook answers as operationTime; 0 = unknown
 };
 
 struct command {
