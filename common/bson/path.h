@@ -11,10 +11,10 @@
 // Resolves without expanding arrays except by numeric components. false: missing.
 bool path_get(const bson_t *doc, const char *path, bson_value_t *out);
 
-// Calls fn for every value the path reaches, as the query language sees it: arrays on the way are expanded, a numeric
-// component also indexes. `array` is the innermost array that was expanded at the last component, or NULL.
-// A branch where the path is missing calls fn with v == NULL once. Stops when fn returns false; returns whether it ran
-// through.
+// Calls fn for every value the path reaches, as the query language sees it: arrays on the way are expanded (their
+// documents, not arrays within arrays), a numeric component also indexes. An array at the end of the path is given as
+// it is. Where a document on the way lacks the next component fn is called with v == NULL. Stops when fn returns false;
+// returns whether it ran through.
 bool path_each(const bson_t *doc, const char *path, bool (*fn)(void *ctx, const bson_value_t *v), void *ctx);
 
 // Extracts a shard key or an index key whose path crosses no array. Missing parts become null when `missing_null`.

@@ -1,0 +1,99 @@
+// The hash of hashed keys: MD5 over a canonical form.
+#include "common/bson/hash.h"
+
+#include <math.h>
+#include <openssl/evp.h>
+#include <string.h>
+
+#include "common/base/buf.h"
+#include "common/bson/compare.h"
+#include "common/bson/doc.h"
+
+static void add_u64(struct buf *b, uint64_t v) {
+  buf_add_u32le(b, (uint32_t)v);
+  buf_add_u32le(b, (uint32_t)(v >> 32));
+}
+
+// Numbers hash as the int64 they truncate to. 2^63 as a double is past the range and hashes as -2^63: kept for
+// compatibility.
+static int64_t hashed_number(const bson_value_t *v) {
+  if (v->value_type == BSON_TYPE_DOUBLE && v->value.v_double == 9223372036854775808.0) return INT64_MIN;
+  return value_i64(v);
+}
+
+static void add_value(struct buf *b, const bson_value_t *v);
+
+static void add_fields(struct buf *b, const uint8_t *data, uint32_t len) {
+  bson_t doc = doc_view(data, len);
+  bson_iter_t it;
+  if (bson_iter_init(&it, &doc)) {
+    while (bson_iter_next(&it)) {
+      const bson_value_t *v = bson_iter_value(&it);
+      buf_add_u32le(b, (uint32_t)value_canonical_type(v->value_type));
+      buf_add(b, bson_iter_key(&it), strlen(bson_iter_key(&it)) + 1);
+      add_value(b, v);
+    }
+  }
+  buf_add_u32le(b, 0);
+}
+
+static void add_text(struct buf *b, const char *s, uint32_t len) {
+  buf_add_u32le(b, len + 1);
+  buf_add(b, s, len);
+  buf_add_byte(b, 0);
+}
+
+static void add_value(struct buf *b, const bson_value_t *v) {
+  switch (v->value_type) {
+  case BSON_TYPE_INT32:
+  case BSON_TYPE_INT64:
+  case BSON_TYPE_DOUBLE:
+  case BSON_TYPE_DECIMAL128: add_u64(b, (uint64_t)hashed_number(v)); break;
+  case BSON_TYPE_UTF8: add_text(b, v->value.v_utf8.str, v->value.v_utf8.len); break;
+  case BSON_TYPE_SYMBOL: add_text(b, v->value.v_symbol.symbol, v->value.v_symbol.len); break;
+  case BSON_TYPE_CODE: add_text(b, v->value.v_code.code, v->value.v_code.code_len); break;
+  case BSON_TYPE_OID: buf_add(b, v->value.v_oid.bytes, sizeof v->value.v_oid.bytes); break;
+  case BSON_TYPE_BOOL: buf_add_byte(b, v->value.v_bool); break;
+  case BSON_TYPE_DATE_TIME: add_u64(b, (uint64_t)v->value.v_datetime); break;
+  case BSON_TYPE_TIMESTAMP:
+    buf_add_u32le(b, v->value.v_timestamp.increment);
+    buf_add_u32le(b, v->value.v_timestamp.timestamp);
+    break;
+  case BSON_TYPE_BINARY:
+    buf_add_u32le(b, v->value.v_binary.data_len);
+    buf_add_byte(b, (uint8_t)v->value.v_binary.subtype);
+    buf_add(b, v->value.v_binary.data, v->value.v_binary.data_len);
+    break;
+  case BSON_TYPE_REGEX:
+    buf_add(b, v->value.v_regex.regex, strlen(v->value.v_regex.regex) + 1);
+    buf_add(b, v->value.v_regex.options, strlen(v->value.v_regex.options) + 1);
+    break;
+  case BSON_TYPE_DBPOINTER:
+    add_text(b, v->value.v_dbpointer.collection, v->value.v_dbpointer.collection_len);
+    buf_add(b, v->value.v_dbpointer.oid.bytes, sizeof v->value.v_dbpointer.oid.bytes);
+    break;
+  case BSON_TYPE_DOCUMENT:
+  case BSON_TYPE_ARRAY: add_fields(b, v->value.v_doc.data, v->value.v_doc.data_len); break;
+  case BSON_TYPE_CODEWSCOPE:
+    buf_add(b, v->value.v_codewscope.code, v->value.v_codewscope.code_len);
+    buf_add_byte(b, 0);
+    add_fields(b, v->value.v_codewscope.scope_data, v->value.v_codewscope.scope_len);
+    break;
+  default: break; // null, MinKey...: nothing but their type
+  }
+}
+
+int64_t bson_hash64(const bson_value_t *v, int32_t seed) {
+  bson_value_t null = value_null();
+  if (!v) v = &null;
+  __attribute__((cleanup(buf_cleanup))) struct buf b = {0};
+  buf_add_u32le(&b, (uint32_t)seed);
+  buf_add_u32le(&b, (uint32_t)value_canonical_type(v->value_type));
+  add_value(&b, v);
+  uint8_t digest[EVP_MAX_MD_SIZE];
+  unsigned n = 0;
+  (void)EVP_Digest(b.data, b.len, digest, &n, EVP_md5(), NULL);
+  uint64_t h = 0;
+  for (int i = 7; i >= 0; i--) h = h << 8 | digest[i];
+  return (int64_t)h;
+}
