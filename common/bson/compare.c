@@ -83,8 +83,10 @@ static int compare_codewscope(const bson_value_t *a, const bson_value_t *b) {
   int order = compare_bytes(a->value.v_codewscope.code, a->value.v_codewscope.code_len, b->value.v_codewscope.code,
                             b->value.v_codewscope.code_len);
   if (order) return order;
-  bson_t x = doc_view(a->value.v_codewscope.scope_data, a->value.v_codewscope.scope_len);
-  bson_t y = doc_view(b->value.v_codewscope.scope_data, b->value.v_codewscope.scope_len);
+  bson_t x;
+  doc_view(&x, a->value.v_codewscope.scope_data, a->value.v_codewscope.scope_len);
+  bson_t y;
+  doc_view(&y, b->value.v_codewscope.scope_data, b->value.v_codewscope.scope_len);
   return doc_compare(&x, &y);
 }
 
@@ -103,8 +105,10 @@ static int compare_documents(const bson_t *a, const bson_t *b, bool names) {
 }
 
 static int compare_embedded(const bson_value_t *a, const bson_value_t *b) {
-  bson_t x = doc_view(a->value.v_doc.data, a->value.v_doc.data_len);
-  bson_t y = doc_view(b->value.v_doc.data, b->value.v_doc.data_len);
+  bson_t x;
+  doc_view(&x, a->value.v_doc.data, a->value.v_doc.data_len);
+  bson_t y;
+  doc_view(&y, b->value.v_doc.data, b->value.v_doc.data_len);
   return compare_documents(&x, &y, true);
 }
 

@@ -4,10 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-bson_t doc_view(const uint8_t *data, size_t len) {
-  bson_t b;
-  if (!bson_init_static(&b, data, len)) bson_init(&b);
-  return b;
+void doc_view(bson_t *view, const uint8_t *data, size_t len) {
+  if (!bson_init_static(view, data, len)) bson_init(view);
 }
 
 bool doc_get(const bson_t *doc, const char *name, bson_iter_t *it) {
@@ -35,16 +33,14 @@ int64_t iter_i64(const bson_iter_t *it) {
   return value_i64(bson_iter_value(&copy));
 }
 
-bson_t iter_doc(const bson_iter_t *it) {
+void iter_doc(bson_t *view, const bson_iter_t *it) {
   const uint8_t *data = NULL;
   uint32_t len = 0;
   if (BSON_ITER_HOLDS_ARRAY(it))
     bson_iter_array(it, &len, &data);
   else if (BSON_ITER_HOLDS_DOCUMENT(it))
     bson_iter_document(it, &len, &data);
-  bson_t b;
-  if (!data || !bson_init_static(&b, data, len)) bson_init(&b);
-  return b;
+  if (!data || !bson_init_static(view, data, len)) bson_init(view);
 }
 
 bool value_is_number(const bson_value_t *v) {
@@ -137,7 +133,7 @@ const char *doc_str(const bson_t *doc, const char *name, const char *otherwise) 
 bool doc_doc(const bson_t *doc, const char *name, bson_t *view) {
   bson_iter_t it;
   if (!doc_get(doc, name, &it) || !(BSON_ITER_HOLDS_DOCUMENT(&it) || BSON_ITER_HOLDS_ARRAY(&it))) return false;
-  *view = iter_doc(&it);
+  iter_doc(view, &it);
   return true;
 }
 

@@ -18,8 +18,10 @@
 enum { DOC_MAX_DEPTH = 180, DOC_MAX_BYTES = 16 * 1024 * 1024 };
 bool doc_validate(const uint8_t *data, size_t len, struct error *err);
 
-// A read-only view over bytes known to be a document. The view must not be destroyed.
-bson_t doc_view(const uint8_t *data, size_t len);
+// Makes *view a read-only view over bytes known to be a document. The view must not be destroyed, and, like every
+// bson_t, NEVER COPIED BY ASSIGNMENT or returned by value: libbson keeps pointers into the struct itself. Structs that
+// hold a bson_t are filled in place; what has to travel by value is a bson_value_t or (data, len).
+void doc_view(bson_t *view, const uint8_t *data, size_t len);
 
 // The first field of this name (not a dotted path). false: not there.
 bool doc_get(const bson_t *doc, const char *name, bson_iter_t *it);
@@ -39,7 +41,7 @@ bool doc_timestamp(const bson_t *doc, const char *name, uint64_t *ts); // t in t
 
 bool iter_is_number(const bson_iter_t *it);
 int64_t iter_i64(const bson_iter_t *it);
-bson_t iter_doc(const bson_iter_t *it); // view of an embedded document or array
+void iter_doc(bson_t *view, const bson_iter_t *it); // view of an embedded document or array; else an empty one
 bool value_is_number(const bson_value_t *v);
 bool value_truthy(const bson_value_t *v);
 int64_t value_i64(const bson_value_t *v); // truncates; clamps doubles out of range

@@ -24,7 +24,8 @@ static int64_t hashed_number(const bson_value_t *v) {
 static void add_value(struct buf *b, const bson_value_t *v);
 
 static void add_fields(struct buf *b, const uint8_t *data, uint32_t len) {
-  bson_t doc = doc_view(data, len);
+  bson_t doc;
+  doc_view(&doc, data, len);
   bson_iter_t it;
   if (bson_iter_init(&it, &doc)) {
     while (bson_iter_next(&it)) {

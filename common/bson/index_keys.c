@@ -39,7 +39,8 @@ static void walk(struct field *f) {
       f->rest = NULL;
       return;
     }
-    bson_t doc = doc_view(f->value.value.v_doc.data, f->value.value.v_doc.data_len);
+    bson_t doc;
+    doc_view(&doc, f->value.value.v_doc.data, f->value.value.v_doc.data_len);
     const char *dot = strchr(f->rest, '.');
     bson_iter_t it;
     bool found = bson_iter_init(&it, &doc) && bson_iter_find_w_len(&it, f->rest, dot ? (int)(dot - f->rest) : -1);
@@ -93,7 +94,8 @@ static bool extract(struct extraction *x, const struct field *from, int depth, s
   if (!expanded) return add_key(x, fields, err);
   x->out->multikey = true;
   const uint8_t *array_data = expanded->value.value.v_doc.data;
-  bson_t array = doc_view(array_data, expanded->value.value.v_doc.data_len);
+  bson_t array;
+  doc_view(&array, array_data, expanded->value.value.v_doc.data_len);
   bson_iter_t it;
   bool any = false;
   if (!bson_iter_init(&it, &array)) return true;

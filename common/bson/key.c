@@ -69,7 +69,8 @@ static void append_u32(struct buf *to, uint32_t n) {
 }
 
 static void append_fields(struct buf *to, const uint8_t *data, uint32_t len, bool names) {
-  bson_t doc = doc_view(data, len);
+  bson_t doc;
+  doc_view(&doc, data, len);
   bson_iter_t it;
   if (bson_iter_init(&it, &doc)) {
     while (bson_iter_next(&it)) {

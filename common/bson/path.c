@@ -19,7 +19,8 @@ static bool is_container(const bson_iter_t *it) {
 }
 
 bool path_get(const bson_t *doc, const char *path, bson_value_t *out) {
-  bson_t at = doc_view(bson_get_data(doc), doc->len);
+  bson_t at;
+  doc_view(&at, bson_get_data(doc), doc->len);
   for (;;) {
     bson_iter_t it;
     const char *rest;
@@ -29,7 +30,7 @@ bool path_get(const bson_t *doc, const char *path, bson_value_t *out) {
       return true;
     }
     if (!is_container(&it)) return false;
-    at = iter_doc(&it);
+    iter_doc(&at, &it);
     path = rest;
   }
 }
@@ -50,7 +51,8 @@ static bool each_in_array(const bson_t *array, const char *path, bool (*fn)(void
     if (!rest) {
       if (!fn(ctx, bson_iter_value(&it))) return false;
     } else if (is_container(&it)) {
-      bson_t inner = iter_doc(&it);
+      bson_t inner;
+      iter_doc(&inner, &it);
       bool go_on =
           BSON_ITER_HOLDS_ARRAY(&it) ? each_in_array(&inner, rest, fn, ctx) : each_in_document(&inner, rest, fn, ctx);
       if (!go_on) return false;
@@ -59,7 +61,8 @@ static bool each_in_array(const bson_t *array, const char *path, bool (*fn)(void
   if (!bson_iter_init(&it, array)) return true;
   while (bson_iter_next(&it)) {
     if (!BSON_ITER_HOLDS_DOCUMENT(&it)) continue;
-    bson_t inner = iter_doc(&it);
+    bson_t inner;
+    iter_doc(&inner, &it);
     if (!each_in_document(&inner, path, fn, ctx)) return false;
   }
   return true;
@@ -72,7 +75,8 @@ static bool each_in_document(const bson_t *doc, const char *path, bool (*fn)(voi
   if (!find_component(doc, path, &it, &rest)) return fn(ctx, NULL);
   if (!rest) return fn(ctx, bson_iter_value(&it));
   if (!is_container(&it)) return fn(ctx, NULL);
-  bson_t inner = iter_doc(&it);
+  bson_t inner;
+  iter_doc(&inner, &it);
   return BSON_ITER_HOLDS_ARRAY(&it) ? each_in_array(&inner, rest, fn, ctx) : each_in_document(&inner, rest, fn, ctx);
 }
 
@@ -82,7 +86,8 @@ bool path_each(const bson_t *doc, const char *path, bool (*fn)(void *ctx, const 
 
 // As path_get, but an array anywhere on the path is an error.
 static bool get_single(const bson_t *doc, const char *path, bson_value_t *out, bool *array) {
-  bson_t at = doc_view(bson_get_data(doc), doc->len);
+  bson_t at;
+  doc_view(&at, bson_get_data(doc), doc->len);
   *array = false;
   for (;;) {
     bson_iter_t it;
@@ -95,7 +100,7 @@ static bool get_single(const bson_t *doc, const char *path, bson_value_t *out, b
       return true;
     }
     if (!BSON_ITER_HOLDS_DOCUMENT(&it)) return false;
-    at = iter_doc(&it);
+    iter_doc(&at, &it);
     path = rest;
   }
 }

@@ -10,7 +10,8 @@ enum { MAX_TEXT = 16 * 1024 }; // beyond it texts end with "..."
 static void add_value(struct buf *b, const bson_value_t *v);
 
 static void add_fields(struct buf *b, const uint8_t *data, uint32_t len, bool array) {
-  bson_t doc = doc_view(data, len);
+  bson_t doc;
+  doc_view(&doc, data, len);
   bson_iter_t it;
   if (!bson_iter_init(&it, &doc)) return;
   bool first = true;
