@@ -23,16 +23,23 @@ static bool read_str(struct arena *a, const bson_t *doc, const char *name, const
   return true;
 }
 
-static const bson_t *view_of(struct arena *a, const bson_iter_t *it) {
-  bson_t v = iter_doc(it);
-  return arena_bson_copy(a, bson_get_data(&v), v.len);
+// A copy of an embedded document or array.
+static const bson_t *copy_of(struct arena *a, const bson_iter_t *it) {
+  const uint8_t *data;
+  uint32_t len;
+  if (BSON_ITER_HOLDS_ARRAY(it)) {
+    bson_iter_array(it, &len, &data);
+  } else {
+    bson_iter_document(it, &len, &data);
+  }
+  return arena_bson_copy(a, data, len);
 }
 
 static bool read_doc(struct arena *a, const bson_t *doc, const char *name, const bson_t **out, struct error *err) {
   bson_iter_t it;
   if (!field(doc, name, &it, err)) return false;
   if (!BSON_ITER_HOLDS_DOCUMENT(&it)) return wrong_type(name, "object", err);
-  *out = view_of(a, &it);
+  *out = copy_of(a, &it);
   return true;
 }
 
@@ -65,7 +72,7 @@ bool shard_type_parse(struct arena *a, const bson_t *doc, struct shard_type *out
   if (!read_str(a, doc, "_id", &out->name, err) || !read_str(a, doc, "host", &out->host, err)) return false;
   out->draining = doc_bool(doc, "draining", false);
   bson_iter_t it;
-  if (doc_get(doc, "tags", &it) && BSON_ITER_HOLDS_ARRAY(&it)) out->tags = view_of(a, &it);
+  if (doc_get(doc, "tags", &it) && BSON_ITER_HOLDS_ARRAY(&it)) out->tags = copy_of(a, &it);
   doc_timestamp(doc, "topologyTime", &out->topology_time);
   return true;
 }
@@ -104,7 +111,7 @@ const bson_t *database_type_doc(struct arena *a, const struct database_type *t) 
 static void read_collection_options(struct arena *a, const bson_t *doc, struct collection_type *out) {
   bson_iter_t it;
   if (doc_get(doc, "defaultCollation", &it) && BSON_ITER_HOLDS_DOCUMENT(&it)) {
-    const bson_t *c = view_of(a, &it);
+    const bson_t *c = copy_of(a, &it);
     if (!bson_empty(c)) out->default_collation = c;
   }
   if (doc_get(doc, "lastmod", &it) && BSON_ITER_HOLDS_DATE_TIME(&it)) out->lastmod_ms = bson_iter_date_time(&it);
@@ -160,9 +167,9 @@ static bool read_history(struct arena *a, const bson_t *doc, struct chunk_type *
   bson_iter_init(&it, &array);
   while (bson_iter_next(&it)) {
     if (!BSON_ITER_HOLDS_DOCUMENT(&it)) return wrong_type("history", "array of objects", err);
-    bson_t entry = iter_doc(&it);
+    const bson_t *entry = copy_of(a, &it);
     struct chunk_history *h = &out->history[out->n_history++];
-    if (!read_ts(&entry, "validAfter", &h->valid_after, err) || !read_str(a, &entry, "shard", &h->shard, err))
+    if (!read_ts(entry, "validAfter", &h->valid_after, err) || !read_str(a, entry, "shard", &h->shard, err))
       return false;
   }
   return true;

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bson/doc.h"
 #include "common/sharding/chunk_map_internal.h"
 
 struct place { // a chunk's position
@@ -168,10 +167,9 @@ void chunk_map_shards(const struct chunk_map *m, bool (*fn)(void *ctx, const cha
 
 // Gives the values of a bound the pattern's field names back.
 static const bson_t *named(const struct chunk_map *m, struct arena *a, const struct block_item *it) {
-  bson_t values = doc_view(it->values, it->values_len);
   bson_t *out = arena_bson(a);
   bson_iter_t iter;
-  bson_iter_init(&iter, &values);
+  bson_iter_init_from_data(&iter, it->values, it->values_len);
   for (size_t i = 0; i < m->common->key.n && bson_iter_next(&iter); i++) {
     bson_append_iter(out, m->common->key.paths[i], -1, &iter);
   }

@@ -102,7 +102,8 @@ static bool look_into_parent(void *ctx, const char *path, const bson_value_t *v)
   struct parent_search *s = ctx;
   size_t len = strlen(path);
   if (v->value_type != BSON_TYPE_DOCUMENT || strncmp(s->path, path, len) != 0 || s->path[len] != '.') return true;
-  bson_t doc = doc_view(v->value.v_doc.data, v->value.v_doc.data_len);
+  bson_t doc;
+  if (!bson_init_static(&doc, v->value.v_doc.data, v->value.v_doc.data_len)) return true;
   if (!path_get(&doc, s->path + len + 1, s->out)) return true;
   s->found = true;
   return false;
