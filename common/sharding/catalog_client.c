@@ -1,0 +1,237 @@
+// Reading the config server's catalog over the wire: finds, and the routing of one namespace built from them.
+#include "common/sharding/catalog_client.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/bson/doc.h"
+#include "common/sharding/catalog_scan.h"
+
+enum {
+  INCONSISTENT_READS_MAX = 3, // a collection that is changed (dropped, created anew) between two reads of it
+};
+
+struct routing *routing_ref(struct routing *r) {
+  r->refs++;
+  return r;
+}
+
+void routing_unref(struct routing *r) {
+  if (!r || --r->refs > 0) return;
+  chunk_map_unref(r->chunks);
+  arena_free(r->arena); // the routing itself lives in it
+}
+
+static struct routing *routing_new(const char *ns) {
+  struct arena *a = arena_new();
+  struct routing *r = arena_zalloc(a, sizeof *r);
+  r->arena = a;
+  r->refs = 1;
+  r->ns = arena_strdup(a, ns);
+  return r;
+}
+
+// ---- documents ----
+
+struct list {
+  struct arena *arena;
+  const bson_t **docs;
+  size_t n, cap;
+};
+
+static bool keep(void *ctx, const bson_t *doc, struct error *err) {
+  struct list *l = ctx;
+  if (l->n == l->cap) {
+    l->cap = l->cap ? 2 * l->cap : 16;
+    const bson_t **grown = arena_alloc(l->arena, l->cap * sizeof *grown);
+    if (l->n) memcpy(grown, l->docs, l->n * sizeof *grown);
+    l->docs = grown;
+  }
+  l->docs[l->n++] = arena_bson_copy(l->arena, bson_get_data(doc), doc->len);
+  return true;
+}
+
+bool catalog_find(struct operation *op, struct replica_set *config, const char *collection, const bson_t *filter,
+                  const bson_t *sort, int64_t limit, const bson_t ***docs, size_t *n, struct error *err) {
+  struct list l = {.arena = op->arena};
+  struct catalog_query q = {collection, filter, sort, limit};
+  if (!catalog_scan(op, config, &q, keep, &l, err)) return false;
+  *docs = l.docs;
+  *n = l.n;
+  return true;
+}
+
+static bool find_by_id(struct operation *op, struct replica_set *config, const char *collection, const char *id,
+                       const bson_t **doc, struct error *err) {
+  bson_t *filter = arena_bson(op->arena);
+  bson_append_utf8(filter, "_id", -1, id, -1);
+  const bson_t **docs;
+  size_t n;
+  if (!catalog_find(op, config, collection, filter, NULL, 1, &docs, &n, err)) return false;
+  *doc = n ? docs[0] : NULL;
+  return true;
+}
+
+// ---- chunks ----
+
+struct chunk_list { // all chunks read so far, in order of lastmod
+  struct arena *arena;
+  const struct shard_key *key;
+  struct chunk *chunks;
+  size_t n, cap;
+};
+
+static bool add_chunk(void *ctx, const bson_t *doc, struct error *err) {
+  struct chunk_list *l = ctx;
+  if (l->n == l->cap) l->chunks = array_grow(l->chunks, &l->cap, l->n + 1, sizeof *l->chunks);
+  bson_t min, max;
+  uint64_t lastmod;
+  const char *shard = doc_str(doc, "shard", NULL);
+  if (!shard || !doc_doc(doc, "min", &min) || !doc_doc(doc, "max", &max) || !doc_timestamp(doc, "lastmod", &lastmod)) {
+    return error_set(err, ERR_IncompatibleShardingMetadata,
+                     "A document of config.chunks lacks shard, min, max or lastmod");
+  }
+  struct chunk *c = &l->chunks[l->n++];
+  *c = (struct chunk){.min_doc = arena_bson_copy(l->arena, bson_get_data(&min), min.len),
+                      .max_doc = arena_bson_copy(l->arena, bson_get_data(&max), max.len),
+                      .shard = arena_strdup(l->arena, shard),
+                      .major = (uint32_t)(lastmod >> 32),
+                      .minor = (uint32_t)lastmod,
+                      .jumbo = doc_bool(doc, "jumbo", false)};
+  c->min = shard_key_encode(l->key, l->arena, c->min_doc);
+  c->max = shard_key_encode(l->key, l->arena, c->max_doc);
+  return true;
+}
+
+static int by_min(const void *a, const void *b) {
+  return key_compare(((const struct chunk *)a)->min, ((const struct chunk *)b)->min);
+}
+
+static bool is_newer(const struct chunk *a, const struct chunk *b) {
+  return a->major != b->major ? a->major > b->major : a->minor > b->minor;
+}
+
+// A scan that takes several batches may show a chunk and, later in the order of lastmod, what has replaced it
+// meanwhile: of two that overlap the newer one holds. (Nothing is missed: every change gets a lastmod behind the scan's
+// position.)
+static void drop_superseded(struct chunk_list *l) {
+  qsort(l->chunks, l->n, sizeof *l->chunks, by_min);
+  size_t kept = 0;
+  for (size_t i = 0; i < l->n; i++) {
+    struct chunk c = l->chunks[i];
+    bool superseded = false;
+    while (kept > 0 && key_compare(l->chunks[kept - 1].max, c.min) > 0) {
+      if (is_newer(&l->chunks[kept - 1], &c)) {
+        superseded = true;
+        break;
+      }
+      kept--;
+    }
+    if (!superseded) l->chunks[kept++] = c;
+  }
+  l->n = kept;
+}
+
+static bool read_chunks(struct operation *op, struct replica_set *config, const struct collection_type *coll,
+                        uint64_t since, struct chunk_list *l, struct error *err) {
+  bson_t *filter = arena_bson(op->arena), *sort = arena_bson(op->arena), from;
+  doc_append_uuid(filter, "uuid", coll->uuid);
+  bson_append_document_begin(filter, "lastmod", -1, &from);
+  doc_append_ts(&from, "$gte", since);
+  bson_append_document_end(filter, &from);
+  bson_append_int32(sort, "lastmod", -1, 1);
+  struct catalog_query q = {"chunks", filter, sort, 0};
+  if (!catalog_scan(op, config, &q, add_chunk, l, err)) return false;
+  drop_superseded(l);
+  return true;
+}
+
+static struct chunk_map *build_map(const struct collection_type *coll, const struct chunk_map *known,
+                                   const struct chunk_list *l, struct error *err) {
+  if (known) return chunk_map_update(known, l->chunks, l->n, err);
+  struct chunk_version generation = {.epoch = coll->epoch, .timestamp = coll->timestamp};
+  return chunk_map_make(coll->key, &generation, l->chunks, l->n, err);
+}
+
+// known: a map of this same generation, or NULL.
+static struct chunk_map *load_map(struct operation *op, struct replica_set *config, const struct collection_type *coll,
+                                  const struct chunk_map *known, struct error *err) {
+  struct arena *a = arena_new(); // apart from the operation's, for it may be large
+  struct shard_key key;
+  struct chunk_map *m = NULL;
+  struct chunk_list l = {.arena = a, .key = &key};
+  struct chunk_version v = {0};
+  if (known) v = chunk_map_version(known);
+  if (shard_key_parse(a, coll->key, &key, err) && read_chunks(op, config, coll, chunk_version_lastmod(&v), &l, err)) {
+    m = build_map(coll, known, &l, err);
+  }
+  free(l.chunks);
+  arena_free(a);
+  return m;
+}
+
+static bool same_generation(const struct routing *known, const struct collection_type *coll) {
+  return known && known->tracked && known->collection.timestamp == coll->timestamp &&
+         bson_oid_equal(&known->collection.epoch, &coll->epoch);
+}
+
+// One try. err IncompatibleShardingMetadata: what was read does not fit together.
+static struct routing *load_once(struct operation *op, struct replica_set *config, const char *ns,
+                                 struct routing *known, bool *incremental, struct error *err) {
+  const bson_t *doc;
+  *incremental = false;
+  if (!find_by_id(op, config, "collections", ns, &doc, err)) return NULL;
+  struct routing *r = routing_new(ns);
+  if (!doc) return r; // not tracked
+  r->tracked = true;
+  if (collection_type_parse(r->arena, doc, &r->collection, err)) {
+    *incremental = same_generation(known, &r->collection);
+    r->chunks = load_map(op, config, &r->collection, *incremental ? known->chunks : NULL, err);
+    if (r->chunks) return r;
+  }
+  routing_unref(r);
+  return NULL;
+}
+
+bool catalog_load_routing(struct operation *op, struct replica_set *config, const char *ns, struct routing *known,
+                          struct routing **out, bool *incremental, struct error *err) {
+  for (int tries = 1;; tries++) {
+    *out = load_once(op, config, ns, known, incremental, err);
+    if (*out) return true;
+    if (err->code != ERR_IncompatibleShardingMetadata || tries == INCONSISTENT_READS_MAX) return false;
+    log_warn("SHARDING", "Inconsistent chunks were read, reading them again", "namespace:s error:e", ns, err);
+    known = NULL;
+  }
+}
+
+// ---- databases, shards ----
+
+static void fixed_database(struct arena *a, const char *db, struct database_type *out) {
+  *out = (struct database_type){.name = arena_strdup(a, db), .primary = "config"};
+}
+
+bool catalog_load_database(struct operation *op, struct replica_set *config, const char *db, struct database_type *out,
+                           bool *exists, struct error *err) {
+  *exists = true;
+  if (strcmp(db, "config") == 0 || strcmp(db, "admin") == 0) {
+    fixed_database(op->arena, db, out);
+    return true;
+  }
+  const bson_t *doc;
+  if (!find_by_id(op, config, "databases", db, &doc, err)) return false;
+  *exists = doc != NULL;
+  return !doc || database_type_parse(op->arena, doc, out, err);
+}
+
+bool catalog_load_shards(struct operation *op, struct replica_set *config, struct shard_type **out, size_t *n,
+                         struct error *err) {
+  const bson_t **docs;
+  bson_t none = BSON_INITIALIZER;
+  if (!catalog_find(op, config, "shards", &none, NULL, 0, &docs, n, err)) return false;
+  *out = arena_alloc(op->arena, *n * sizeof **out);
+  for (size_t i = 0; i < *n; i++) {
+    if (!shard_type_parse(op->arena, docs[i], &(*out)[i], err)) return error_prefix(err, "config.shards");
+  }
+  return true;
+}
