@@ -6,15 +6,16 @@
 #include <string.h>
 
 enum {
-  FIRST_BLOCK = 4096 - 64, // most commands never need a second one
-  BLOCK_BYTES = 64 * 1024, // of the following ones; larger requests get a block of their own
+  FIRST_BLOCK = 4096 - 128, // most commands never need a second one
+  BLOCK_BYTES = 64 * 1024,  // of the following ones; larger requests get a block of their own
   ALIGNMENT = 16,
+  BSON_ALIGNMENT = 128, // of a bson_t, and so of every struct that holds one: they are at least as large
 };
 
 struct block {
   struct block *next;
   size_t used, size;
-  _Alignas(ALIGNMENT) uint8_t data[];
+  _Alignas(BSON_ALIGNMENT) uint8_t data[];
 };
 
 struct cleanup {
@@ -29,7 +30,7 @@ struct arena {
 };
 
 static void *checked_malloc(size_t size) {
-  void *p = malloc(size);
+  void *p = aligned_alloc(BSON_ALIGNMENT, (size + BSON_ALIGNMENT - 1) / BSON_ALIGNMENT * BSON_ALIGNMENT);
   if (!p) {
     (void)fprintf(stderr, "out of memory (%zu bytes wanted)\n", size);
     _Exit(14);
@@ -92,11 +93,17 @@ void arena_cleanup(struct arena **a) {
   *a = NULL;
 }
 
+// Where the next `need` bytes with this alignment would begin in b.
+static size_t aligned_start(const struct block *b, size_t alignment) {
+  return (b->used + alignment - 1) / alignment * alignment;
+}
+
 void *arena_alloc(struct arena *a, size_t size) {
-  size_t need = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  if (need == 0) need = ALIGNMENT;
+  size_t alignment = size >= BSON_ALIGNMENT ? BSON_ALIGNMENT : ALIGNMENT;
+  size_t need = size ? size : 1;
   struct block *b = a->blocks;
-  if (b->size - b->used < need) {
+  size_t start = aligned_start(b, alignment);
+  if (start > b->size || b->size - start < need) {
     struct block *fresh = block_new(need > BLOCK_BYTES / 4 ? need : BLOCK_BYTES);
     if (need > BLOCK_BYTES / 4 && b->next) {
       // A block of its own goes behind the current one, which still has room for small things.
@@ -107,10 +114,10 @@ void *arena_alloc(struct arena *a, size_t size) {
       a->blocks = fresh;
     }
     b = fresh;
+    start = 0;
   }
-  void *p = b->data + b->used;
-  b->used += need;
-  return p;
+  b->used = start + need;
+  return b->data + start;
 }
 
 void *arena_zalloc(struct arena *a, size_t size) {

@@ -19,7 +19,8 @@ void arena_reset(struct arena *a); // as arena_free, but keeps the first block a
 // For `__attribute__((cleanup(arena_cleanup)))`.
 void arena_cleanup(struct arena **a);
 
-// `size` bytes aligned for any type, not initialised / all zero. size 0 gives a valid pointer.
+// `size` bytes aligned for any type (128 bytes from that size on: a bson_t needs it), not initialised / all zero. size
+// 0 gives a valid pointer.
 void *arena_alloc(struct arena *a, size_t size) __attribute__((malloc, alloc_size(2), returns_nonnull));
 void *arena_zalloc(struct arena *a, size_t size) __attribute__((malloc, alloc_size(2), returns_nonnull));
 void *arena_memdup(struct arena *a, const void *src, size_t size) __attribute__((returns_nonnull));
