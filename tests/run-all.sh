@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# All tests: unit tests with sanitizers, integration tests on sanitized daemons, the acceptance scenarios on the release build.
+# `make test` calls this. ACCEPTANCE: the folder with the scenarios (default: ../shared/acceptance; skipped with a line if absent).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+jobs=$(nproc)
+started=$SECONDS
+step() { echo; echo "== $* ($((SECONDS - started)) s)"; }
+
+step "build"
+make --no-print-directory -s -j"$jobs" all
+step "build with ASan and UBSan"
+make --no-print-directory -s -j"$jobs" SAN=1 BUILD=build-san all
+step "unit tests"
+make --no-print-directory -s -j"$jobs" SAN=1 BUILD=build-san unit
+step "integration tests"
+make --no-print-directory -s -j"$jobs" SAN=1 BUILD=build-san integration
+
+acceptance=${ACCEPTANCE:-../shared/acceptance}
+if [[ -d $acceptance ]]; then
+  node=$(tests/node.sh)
+  for scenario in sharding-transcript versions; do
+    step "acceptance: $scenario"
+    "$node" "$acceptance/$scenario.mjs" --bin=build --modules=tests
+  done
+else
+  step "acceptance scenarios are not beside this checkout ($acceptance): not run"
+fi
+step "all tests passed"
