@@ -107,6 +107,12 @@ $(foreach t,$(INTEGRATION_SOURCES),$(eval $(call integration_rule,$(t))))
 integration: all $(INTEGRATION_TESTS)
 	@set -e; for t in $(INTEGRATION_TESTS); do echo "== $$t"; BIN=$(BUILD) $$t; done
 
+# --- benchmarks: tests/bench/ is one program, started by run.sh ---
+BENCH_OBJECTS := $(patsubst %,$(BUILD)/obj/tests/bench/%.o,bench client limits_net limits_disk)
+$(BUILD)/bench/bench: $(BENCH_OBJECTS) $(LINK)
+	@mkdir -p $(@D)
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS_ALL)
+
 # --- what people call ---
 .PHONY: deps test-deps run stop test lint format bench clean
 deps:
