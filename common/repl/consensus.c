@@ -291,6 +291,7 @@ static void receive_snapshot(struct consensus *c, const struct consensus_message
   c->stepping_snapshot = c->stepping_configuration = NULL;
 }
 
+// Version 2: the layout of 0.22. With less, libraft would take a granted pre-vote for a vote.
 void consensus_receive(struct consensus *c, uint64_t now, const struct consensus_message *m) {
   set_now(c, now);
   if (!filter_incoming(c, m)) return;
@@ -301,11 +302,12 @@ void consensus_receive(struct consensus *c, uint64_t now, const struct consensus
   case RAFT_MSG_APPEND: filter_append(c, m, &rm); return;
   case RAFT_MSG_SNAPSHOT: receive_snapshot(c, m, &rm); return;
   case RAFT_MSG_APPEND_RESULT:
-    rm.append_entries_result =
-        (struct raft_append_entries_result){.term = m->term, .rejected = m->rejected, .last_log_index = m->last};
+    rm.append_entries_result = (struct raft_append_entries_result){
+        .version = 2, .term = m->term, .rejected = m->rejected, .last_log_index = m->last};
     break;
   case RAFT_MSG_VOTE:
-    rm.request_vote = (struct raft_request_vote){.term = m->term,
+    rm.request_vote = (struct raft_request_vote){.version = 2,
+                                                 .term = m->term,
                                                  .candidate_id = m->peer,
                                                  .last_log_index = m->index,
                                                  .last_log_term = m->index_term,
@@ -313,8 +315,8 @@ void consensus_receive(struct consensus *c, uint64_t now, const struct consensus
                                                  .pre_vote = m->pre_vote};
     break;
   case RAFT_MSG_VOTE_RESULT:
-    rm.request_vote_result =
-        (struct raft_request_vote_result){.term = m->term, .vote_granted = m->granted, .pre_vote = m->pre_vote};
+    rm.request_vote_result = (struct raft_request_vote_result){
+        .version = 2, .term = m->term, .vote_granted = m->granted, .pre_vote = m->pre_vote};
     break;
   case RAFT_MSG_TIMEOUT_NOW:
     rm.timeout_now =
