@@ -27,6 +27,10 @@ ifeq ($(SAN),1)
 CFLAGS_ALL += -fsanitize=address,undefined -fno-sanitize-recover=undefined
 LDFLAGS += -fsanitize=address,undefined
 endif
+ifeq ($(FUZZ),1)
+CFLAGS_ALL += -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+LDFLAGS += -fsanitize=fuzzer,address,undefined
+endif
 
 # Sources of a layer: its folder, and folders below it.
 sources = $(sort $(shell find $(1) -name '*.c' 2>/dev/null))
@@ -106,6 +110,19 @@ $(foreach t,$(INTEGRATION_SOURCES),$(eval $(call integration_rule,$(t))))
 .PHONY: integration
 integration: all $(INTEGRATION_TESTS)
 	@set -e; for t in $(INTEGRATION_TESTS); do echo "== $$t"; BIN=$(BUILD) $$t; done
+
+# --- fuzz targets: tests/fuzz/fuzz_*.c; `make fuzz SECONDS=10` runs each for so long ---
+FUZZ_SOURCES := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_PROGRAMS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SOURCES))
+$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LINK)
+	@mkdir -p $(@D)
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS_ALL)
+.PHONY: fuzz fuzz-programs
+fuzz-programs: $(FUZZ_PROGRAMS)
+fuzz: test-deps
+	@$(MAKE) --no-print-directory -s -j$(shell nproc) CC=clang FUZZ=1 BUILD=build-fuzz fuzz-programs
+	@set -e; for f in build-fuzz/fuzz/fuzz_*; do case $$f in *.*) continue;; esac; mkdir -p build-fuzz/corpus/$$(basename $$f); \
+	  $$f -max_total_time=$(or $(SECONDS),10) -timeout=10 -print_final_stats=0 build-fuzz/corpus/$$(basename $$f) 2>&1 | tail -n 1; done
 
 # --- benchmarks: tests/bench/ is one program, started by run.sh ---
 BENCH_OBJECTS := $(patsubst %,$(BUILD)/obj/tests/bench/%.o,bench client limits_net limits_disk)
