@@ -10,6 +10,7 @@
 
 enum {
   INCONSISTENT_READS_MAX = 3, // a collection that is changed (dropped, created anew) between two reads of it
+  BUILD_IN_POOL_CHUNKS = 4096,
 };
 
 struct routing *routing_ref(struct routing *r) {
@@ -142,16 +143,23 @@ static bool read_chunks(struct operation *op, struct replica_set *config, const 
   bson_append_document_end(filter, &from);
   bson_append_int32(sort, "lastmod", -1, 1);
   struct catalog_query q = {"chunks", filter, sort, 0};
-  if (!catalog_scan(op, config, &q, add_chunk, l, err)) return false;
-  drop_superseded(l);
-  return true;
+  return catalog_scan(op, config, &q, add_chunk, l, err);
 }
 
-static struct chunk_map *build_map(const struct collection_type *coll, const struct chunk_map *known,
-                                   const struct chunk_list *l, struct error *err) {
-  if (known) return chunk_map_update(known, l->chunks, l->n, err);
-  struct chunk_version generation = {.epoch = coll->epoch, .timestamp = coll->timestamp};
-  return chunk_map_make(coll->key, &generation, l->chunks, l->n, err);
+struct build_job {
+  const struct collection_type *coll;
+  const struct chunk_map *known;
+  struct chunk_list *list;
+  struct chunk_map *result;
+  struct error err;
+};
+
+static void build_map(void *arg) {
+  struct build_job *j = arg;
+  drop_superseded(j->list);
+  struct chunk_version generation = {.epoch = j->coll->epoch, .timestamp = j->coll->timestamp};
+  j->result = j->known ? chunk_map_update(j->known, j->list->chunks, j->list->n, &j->err)
+                       : chunk_map_make(j->coll->key, &generation, j->list->chunks, j->list->n, &j->err);
 }
 
 // known: a map of this same generation, or NULL.
@@ -164,7 +172,16 @@ static struct chunk_map *load_map(struct operation *op, struct replica_set *conf
   struct chunk_version v = {0};
   if (known) v = chunk_map_version(known);
   if (shard_key_parse(a, coll->key, &key, err) && read_chunks(op, config, coll, chunk_version_lastmod(&v), &l, err)) {
-    m = build_map(coll, known, &l, err);
+    struct build_job job = {coll, known, &l, NULL, {0}};
+    // A large table takes a second to build, which is not for the loop's thread. An update shares blocks with maps in
+    // use there, and is fast.
+    if (!known && l.n > BUILD_IN_POOL_CHUNKS) {
+      op_run_in_pool(op, build_map, &job);
+    } else {
+      build_map(&job);
+    }
+    m = job.result;
+    if (!m) *err = job.err;
   }
   free(l.chunks);
   arena_free(a);

@@ -9,7 +9,7 @@
 enum { BATCH_DOCUMENTS = 100000 }; // the 16 MiB of a reply come first
 
 // Calls fn for each document of a reply's batch; *cursor_id 0 at the end.
-static bool each_of_batch(const bson_t *reply, const char *batch_name,
+static bool each_of_batch(struct operation *op, const bson_t *reply, const char *batch_name,
                           bool (*fn)(void *ctx, const bson_t *doc, struct error *err), void *ctx, int64_t *cursor_id,
                           struct error *err) {
   bson_iter_t it, batch;
@@ -30,7 +30,7 @@ static bool each_of_batch(const bson_t *reply, const char *batch_name,
         return error_set(err, ERR_CommandResultSchemaViolation,
                          "The config server's batch holds something that is no document");
       }
-      if (!fn(ctx, &doc, err)) return false;
+      if (!fn(ctx, &doc, err) || !op_yield_if_due(op, err)) return false;
     }
   }
   return true;
@@ -64,7 +64,7 @@ static bool scan_batch(struct operation *op, struct replica_set *config, const s
   const bson_t *reply;
   const char *host;
   return replica_set_call(op, config, READ_PRIMARY, NULL, first, &cmd, &reply, &host, err) &&
-         each_of_batch(reply, first ? "firstBatch" : "nextBatch", fn, ctx, cursor_id, err);
+         each_of_batch(op, reply, first ? "firstBatch" : "nextBatch", fn, ctx, cursor_id, err);
 }
 
 bool catalog_scan(struct operation *op, struct replica_set *config, const struct catalog_query *q,

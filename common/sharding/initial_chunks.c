@@ -27,7 +27,8 @@ void hashed_split_points(size_t n, int64_t *points) {
   int64_t step = INT64_MAX / (int64_t)n * 2;
   // An even number of pieces has a point at 0; an odd one has 0 in the middle of a piece.
   int64_t first = n % 2 == 0 ? -(int64_t)(n / 2 - 1) * step : -(step / 2) - (int64_t)(n / 2 - 1) * step;
-  for (size_t i = 0; i < n - 1; i++) points[i] = first + (int64_t)i * step;
+  points[0] = first;
+  for (size_t i = 1; i < n - 1; i++) points[i] = points[i - 1] + step;
 }
 
 // ---- the constant shuffle: the minimal standard generator with its default seed, and the draws that the C++ library
