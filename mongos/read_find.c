@@ -1,0 +1,130 @@
+// find: to one shard as it is, or to several whose answers become one cursor.
+//
+// One shard: the original body goes on with the versions added, and the reply's bytes come back with at most the cursor
+// id changed. Several: each sorts and limits for itself (limit + skip documents), the router merges.
+#include "mongos/read_find.h"
+
+#include <string.h>
+
+#include "common/bson/doc.h"
+#include "mongos/forward.h"
+#include "mongos/router_cursor.h"
+
+enum { ERR_NEGATIVE_NUMBER = 51024 };
+
+static bool not_negative(const bson_t *body, const char *field, int64_t *out, struct error *err) {
+  *out = doc_i64(body, field, 0);
+  if (*out >= 0) return true;
+  return error_set(err, ERR_NEGATIVE_NUMBER, "BSON field '%s' value must be >= 0, actual value '%" PRId64 "'", field,
+                   *out);
+}
+
+bool find_window_parse(const bson_t *body, struct find_window *out, struct error *err) {
+  *out = (struct find_window){0};
+  if (!not_negative(body, "skip", &out->skip, err) || !not_negative(body, "limit", &out->limit, err)) return false;
+  out->has_sort = doc_doc(body, "sort", &out->sort) && !bson_empty(&out->sort) && !doc_has(&out->sort, "$natural");
+  out->has_projection = doc_doc(body, "projection", &out->projection) && !bson_empty(&out->projection);
+  return true;
+}
+
+bson_t *find_for_shards(struct arena *a, const bson_t *body, const struct find_window *w) {
+  static const char *const windowed[] = {"skip", "limit", "singleBatch", NULL};
+  static const char *const sorted[] = {"skip", "limit", "singleBatch", "projection", NULL};
+  bson_t *to = arena_bson(a);
+  forward_fields(to, body, w->has_sort ? sorted : windowed);
+  int64_t most;
+  if (w->limit > 0 && !__builtin_add_overflow(w->limit, w->skip, &most)) bson_append_int64(to, "limit", -1, most);
+  return to;
+}
+
+void reply_empty_cursor(bson_t *reply, const char *ns) {
+  bson_t cursor, batch = BSON_INITIALIZER;
+  bson_append_document_begin(reply, "cursor", -1, &cursor);
+  bson_append_array(&cursor, "firstBatch", -1, &batch);
+  bson_append_int64(&cursor, "id", -1, 0);
+  bson_append_utf8(&cursor, "ns", -1, ns, -1);
+  bson_append_document_end(reply, &cursor);
+}
+
+struct find_job {
+  struct request *r;
+  bson_t filter;
+  struct find_window window;
+  bson_t *reply;
+};
+
+static bool find_one(struct find_job *j, struct operation *op, struct router *rt, const struct placement *p,
+                     const struct target *target, struct error *err) {
+  struct shard_call call = {.target = *target, .body = forward_body(j->r, NULL)};
+  shard_call_run(j->r, op, &call, CALL_READ);
+  if (!shard_calls_ok(rt, p, &call, 1, err)) return false;
+  return cursor_reply_direct(j->r, &call, p->ns, doc_bool(j->r->body, "noCursorTimeout", false), j->reply, err);
+}
+
+static bool set_up_merge(struct find_job *j, struct router_cursor *c, struct error *err) {
+  struct arena *a = cursor_arena(c);
+  const struct find_window *w = &j->window;
+  cursor_set_window(c, w->skip, w->limit);
+  if (doc_bool(j->r->body, "noCursorTimeout", false)) cursor_set_no_timeout(c);
+  if (!w->has_sort) return true;
+  const bson_t *pattern = arena_bson_copy(a, bson_get_data(&w->sort), w->sort.len);
+  const struct sort *sort = sort_parse(a, pattern, err);
+  if (sort == NULL) return false;
+  cursor_set_sort(c, sort);
+  if (!w->has_projection) return true;
+  bson_t let;
+  struct match_options o = {0};
+  if (doc_doc(j->r->body, "let", &let)) o.let = arena_bson_copy(a, bson_get_data(&let), let.len);
+  const bson_t *filter = arena_bson_copy(a, bson_get_data(&j->filter), j->filter.len);
+  const bson_t *spec = arena_bson_copy(a, bson_get_data(&w->projection), w->projection.len);
+  const struct match *m = match_parse(a, filter, &o, err);
+  const struct projection *projection = m != NULL ? projection_parse(a, spec, true, m, &o, err) : NULL;
+  if (projection == NULL) return false;
+  cursor_set_projection(c, projection);
+  return true;
+}
+
+static bool find_many(struct find_job *j, struct operation *op, struct router *rt, const struct placement *p,
+                      const struct target *targets, size_t n, struct error *err) {
+  struct request *r = j->r;
+  struct router_cursor *c = cursor_new(rt, r, p->ns);
+  if (!set_up_merge(j, c, err)) {
+    cursor_discard(c);
+    return false;
+  }
+  struct shard_call *calls = shard_calls_new(op->arena, targets, n, find_for_shards(op->arena, r->body, &j->window));
+  shard_calls_run(r, op, calls, n, CALL_READ);
+  bool ok = shard_calls_ok(rt, p, calls, n, err);
+  if (!ok) calls_kill_cursors(rt, r, calls, n);
+  for (size_t i = 0; ok && i < n; i++)
+    ok = cursor_add_shard(c, calls[i].target.shard, calls[i].host, calls[i].reply, err);
+  if (!ok) {
+    cursor_discard(c);
+    return false;
+  }
+  int64_t batch_size = doc_i64(r->body, "batchSize", -1);
+  return cursor_reply(op, c, true, batch_size, doc_bool(r->body, "singleBatch", false), j->reply, err);
+}
+
+static bool find_attempt(struct operation *op, struct router *rt, const struct placement *p, void *ctx,
+                         struct error *err) {
+  struct find_job *j = ctx;
+  if (p->kind == PLACE_NOWHERE) {
+    reply_empty_cursor(j->reply, p->ns);
+    return true;
+  }
+  struct target *targets;
+  size_t n;
+  bool exact;
+  if (!placement_targets(op->arena, p, &j->filter, NULL, j->r->body, &targets, &n, &exact, err)) return false;
+  placement_count(rt, TARGETED_FIND, p, n);
+  if (n == 1) return find_one(j, op, rt, p, targets, err);
+  return find_many(j, op, rt, p, targets, n, err);
+}
+
+bool run_find(struct request *r, bson_t *reply, struct error *err) {
+  struct find_job j = {.r = r, .reply = reply};
+  if (!request_needs_collection(r, err) || !find_window_parse(r->body, &j.window, err)) return false;
+  if (!doc_doc(r->body, "filter", &j.filter)) bson_init(&j.filter);
+  return routed_run(r->op, router_of(r), r->ns, "find", false, find_attempt, &j, err);
+}

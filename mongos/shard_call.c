@@ -1,0 +1,151 @@
+// Calls to shards and to the config servers, one or many at once, and what their failures mean to a client.
+#include "mongos/shard_call.h"
+
+#include <string.h>
+
+#include "common/bson/doc.h"
+#include "mongos/forward.h"
+#include "proto/reply.h"
+
+enum { CONFIG_WTIMEOUT_MS = 60000 };
+
+static const char *shard_name(const char *shard) {
+  return shard != NULL ? shard : "config";
+}
+
+void call_error_for_client(struct error *err, const char *shard) {
+  bool going_away =
+      error_is_not_primary(err->code) || err->code == ERR_ShutdownInProgress || err->code == ERR_InterruptedAtShutdown;
+  if (!error_is_network(err->code) && !going_away) return;
+  struct error cause = *err;
+  error_set(err, ERR_HostUnreachable, "%s is not reachable :: caused by :: %s", shard_name(shard), cause.message);
+}
+
+static struct replica_set *set_of(struct operation *op, struct router *rt, const char *shard, struct error *err) {
+  if (shard == NULL) return rt->config;
+  struct replica_set *set = shard_registry_get(op, rt->shards, shard, err);
+  // The routing table names a shard that was removed: older than that, hence to be read again.
+  if (set == NULL && err->code == ERR_ShardNotFound) {
+    error_set(err, ERR_StaleEpoch, "shard %s is not part of the cluster any more", shard);
+  }
+  return set;
+}
+
+static enum read_mode mode_of(const struct request *r, enum call_kind kind) {
+  return kind == CALL_READ ? r->read_mode : READ_PRIMARY;
+}
+
+// When there is no primary, other preferences can say what they looked for; a plain read or write is told as a network
+// error, which drivers repeat.
+static void no_member(const struct request *r, enum call_kind kind, const char *shard, struct error *err) {
+  if (err->code != ERR_FailedToSatisfyReadPreference || mode_of(r, kind) != READ_PRIMARY) return;
+  struct error cause = *err;
+  error_set(err, ERR_HostUnreachable, "%s has no primary :: caused by :: %s", shard_name(shard), cause.message);
+}
+
+void shard_call_run(struct request *r, struct operation *op, struct shard_call *call, enum call_kind kind) {
+  struct router *rt = router_of(r);
+  struct arena *keep = r->op->arena;
+  call->ok = false;
+  call->reply = NULL;
+  struct error err = {0};
+  struct replica_set *set = set_of(op, rt, call->target.shard, &err);
+  if (set == NULL) {
+    error_copy(&call->err, &err, keep);
+    return;
+  }
+  target_append_versions(&call->target, call->body);
+  struct remote_command cmd = {.db = call->db != NULL ? call->db : r->db,
+                               .body = call->body,
+                               .sequences = call->sequences,
+                               .n_sequences = call->n_sequences};
+  bool idempotent = kind != CALL_WRITE || r->has_txn_number;
+  const bson_t *preference = kind == CALL_READ && r->has_read_preference ? &r->read_preference : NULL;
+  call->ok = replica_set_call(op, set, mode_of(r, kind), preference, idempotent, &cmd, &call->reply, &call->host, &err);
+  if (!call->ok) {
+    no_member(r, kind, call->target.shard, &err);
+    call_error_for_client(&err, call->target.shard);
+    error_copy(&call->err, &err, keep);
+  }
+  if (call->reply != NULL) note_operation_time(r, call->reply);
+  if (op->arena == keep) return;
+  // A parallel branch's memory ends with it.
+  if (call->reply != NULL) call->reply = arena_bson_copy(keep, bson_get_data(call->reply), call->reply->len);
+  if (call->host != NULL) call->host = arena_strdup(keep, call->host);
+}
+
+struct parallel_calls {
+  struct request *r;
+  struct shard_call *calls;
+  enum call_kind kind;
+};
+
+static void run_branch(struct operation *op, size_t i, void *ctx) {
+  struct parallel_calls *p = ctx;
+  shard_call_run(p->r, op, &p->calls[i], p->kind);
+}
+
+void shard_calls_run(struct request *r, struct operation *op, struct shard_call *calls, size_t n, enum call_kind kind) {
+  if (n == 1) {
+    shard_call_run(r, op, calls, kind);
+    return;
+  }
+  struct parallel_calls p = {.r = r, .calls = calls, .kind = kind};
+  op_parallel(op, n, run_branch, &p);
+}
+
+struct shard_call *shard_calls_new(struct arena *a, const struct target *targets, size_t n, const bson_t *body) {
+  struct shard_call *calls = arena_zalloc(a, (n > 0 ? n : 1) * sizeof *calls);
+  for (size_t i = 0; i < n; i++) {
+    calls[i].target = targets[i];
+    calls[i].body = arena_bson(a);
+    bson_concat(calls[i].body, body);
+  }
+  return calls;
+}
+
+bool shard_calls_ok(struct router *rt, const struct placement *p, const struct shard_call *calls, size_t n,
+                    struct error *err) {
+  const struct shard_call *report = NULL;
+  for (size_t i = 0; i < n; i++) {
+    if (calls[i].ok) continue;
+    bool stale = stale_is(&calls[i].err);
+    if (report == NULL || (stale && !stale_is(&report->err))) {
+      report = &calls[i];
+    } else if (stale) {
+      stale_learn(rt, p, &calls[i].err);
+    }
+  }
+  if (report == NULL) return true;
+  *err = report->err;
+  return false;
+}
+
+void append_majority(bson_t *body) {
+  bson_t concern;
+  bson_append_document_begin(body, "writeConcern", -1, &concern);
+  bson_append_utf8(&concern, "w", -1, "majority", -1);
+  bson_append_int32(&concern, "wtimeout", -1, CONFIG_WTIMEOUT_MS);
+  bson_append_document_end(body, &concern);
+}
+
+bool config_call(struct operation *op, struct router *rt, const char *db, const bson_t *body, bool idempotent,
+                 const bson_t **reply, struct error *err) {
+  struct remote_command cmd = {.db = db, .body = body};
+  const char *host;
+  if (replica_set_call(op, rt->config, READ_PRIMARY, NULL, idempotent, &cmd, reply, &host, err)) return true;
+  if (err->code == ERR_FailedToSatisfyReadPreference) {
+    struct error cause = *err;
+    error_set(err, ERR_HostUnreachable, "the config servers have no primary :: caused by :: %s", cause.message);
+  }
+  call_error_for_client(err, NULL);
+  return false;
+}
+
+bool config_forward(struct request *r, const char *db, const bson_t *body, bson_t *out, struct error *err) {
+  const bson_t *reply;
+  if (!config_call(r->op, router_of(r), db, body, true, &reply, err)) return false;
+  note_operation_time(r, reply);
+  forward_reply(out, reply);
+  return true;
+}
