@@ -33,6 +33,7 @@ static void mark_set(struct snapshot_mark *to, uint64_t index, uint64_t term, st
 
 static void configurations_drop(struct consensus *c, size_t n) {
   for (size_t i = 0; i < n; i++) entry_unref(c->configurations[i].entry);
+  if (!n) return;
   c->n_configurations -= n;
   memmove(c->configurations, c->configurations + n, c->n_configurations * sizeof *c->configurations);
 }
@@ -332,7 +333,7 @@ void consensus_persisted(struct consensus *c, uint64_t now, size_t writes) {
   for (size_t i = 0; i < writes; i++)
     if (c->writes[i].report >= c->writes[i].first && c->writes[i].report > report) report = c->writes[i].report;
   c->n_writes -= writes;
-  memmove(c->writes, c->writes + writes, c->n_writes * sizeof *c->writes);
+  if (writes) memmove(c->writes, c->writes + writes, c->n_writes * sizeof *c->writes);
   if (report <= c->raft.last_stored) return; // overtaken: raft must not hear of it
   struct raft_event e = {.type = RAFT_PERSISTED_ENTRIES, .persisted_entries = {report}};
   consensus_step_or_die(c, &e);

@@ -42,12 +42,13 @@ struct consensus {
   struct entry *const *stepping_entries;
   size_t n_stepping;
   struct entry *stepping_snapshot, *stepping_configuration; // of a received RAFT_MSG_SNAPSHOT
-  bool stale;             // fault 5: an append or snapshot of an older term is being answered
+  bool stale; // fault 5: an append or snapshot of an older term is being answered
   uint64_t stale_previous;
 };
 
 // consensus.c
-int consensus_step(struct consensus *c, struct raft_event *e); // raft's return code; on success all updates were handed out
+int consensus_step(struct consensus *c,
+                   struct raft_event *e); // raft's return code; on success all updates were handed out
 void consensus_step_or_die(struct consensus *c, struct raft_event *e); // for events that must not fail
 void consensus_decode_configuration(const struct entry *e, struct raft_configuration *out);
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum entry_type { // libraft's numbers; kept in raft.sqlite
+enum entry_type {    // libraft's numbers; kept in raft.sqlite
   ENTRY_COMMAND = 1, // a document of effects, see store/change.h
   ENTRY_BARRIER = 2, // nothing to apply
   ENTRY_CHANGE = 3,  // the members of the set, in libraft's encoding
@@ -24,7 +24,7 @@ struct entry {
 
 struct entry *entry_new(enum entry_type type, uint64_t term, const void *data, size_t len); // copies data
 struct entry *entry_ref(struct entry *e);
-void entry_unref(struct entry *e); // NULL allowed
+void entry_unref(struct entry *e);                   // NULL allowed
 void entry_doc(const struct entry *e, bson_t *view); // of an ENTRY_COMMAND
 
 #endif

@@ -32,7 +32,7 @@ void trail_cut(struct trail *t, uint64_t first) {
   size_t gone = 0;
   while (gone + 1 < t->n && t->runs[gone + 1].first <= first) gone++;
   if (first > t->last) gone = t->n;
-  memmove(t->runs, t->runs + gone, (t->n - gone) * sizeof *t->runs);
+  if (gone) memmove(t->runs, t->runs + gone, (t->n - gone) * sizeof *t->runs);
   t->n -= gone;
   if (t->n && t->runs[0].first < first) t->runs[0].first = first;
   t->first = first;
