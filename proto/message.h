@@ -40,9 +40,9 @@ struct message {
 // is unknown.
 bool message_length(const uint8_t *header, size_t *total, struct error *err);
 
-// Parses a whole message of `len` bytes. Everything in *out points into `data`, or into `a` after decompression.
-// Each document is validated once here (doc_validate). err: ProtocolError, InvalidBSON, Overflow: the caller answers if
-// request_id is known and closes the connection.
+// Parses a whole message of `len` bytes. request_id is set whenever the header is there, also when it fails. Everything
+// in *out points into `data`, or into `a` after decompression. Each document is validated once here (doc_validate).
+// err: ProtocolError, InvalidBSON, Overflow: the caller answers if request_id is known and closes the connection.
 bool message_parse(struct arena *a, const uint8_t *data, size_t len, struct message *out, struct error *err);
 
 // Iterates a sequence: *at starts at 0. false at the end.
@@ -51,6 +51,9 @@ bool sequence_next(const struct sequence *s, size_t *at, bson_t *doc);
 // Writers append one whole message.
 void message_write(struct buf *to, int32_t request_id, int32_t response_to, uint32_t flags, const bson_t *body,
                    const struct sequence *sequences, size_t n_sequences);
+// The same with the fields of `more` behind those of `body`, as one document: so that a large body is copied only once.
+void message_write_joined(struct buf *to, int32_t request_id, int32_t response_to, uint32_t flags, const bson_t *body,
+                          const bson_t *more, const struct sequence *sequences, size_t n_sequences);
 void message_write_op_reply(struct buf *to, int32_t request_id, int32_t response_to, const bson_t *body);
 // Compresses the message at to->data + start in place, when that makes it smaller and it is not a handshake.
 bool message_compress(struct buf *to, size_t start, enum compressor c);
