@@ -79,7 +79,8 @@ static bool is_simple(const bson_t *collation) {
   return strcmp(doc_str(collation, "locale", "simple"), "simple") == 0;
 }
 
-bool placement_simple_collation(const struct placement *p, const bson_t *body) {
+// Whether the filter compares strings byte by byte, as the shard key does.
+static bool simple_collation(const struct placement *p, const bson_t *body) {
   bson_t collation;
   if (body != NULL && doc_doc(body, "collation", &collation) && !bson_empty(&collation)) return is_simple(&collation);
   if (p->kind != PLACE_CHUNKS || p->routing->collection.default_collation == NULL) return true;
@@ -119,18 +120,18 @@ void target_append_versions(const struct target *t, bson_t *body) {
 }
 
 // A value that a filter may give for equality in its plainest form: {field: value}.
-static bool plain_value(const bson_value_t *v, bool simple_collation) {
+static bool plain_value(const bson_value_t *v, bool simple) {
   switch (v->value_type) {
   case BSON_TYPE_ARRAY:
   case BSON_TYPE_REGEX:
   case BSON_TYPE_UNDEFINED: return false;
   case BSON_TYPE_UTF8:
-  case BSON_TYPE_SYMBOL: return simple_collation;
+  case BSON_TYPE_SYMBOL: return simple;
   case BSON_TYPE_DOCUMENT: {
     bson_t doc;
     doc_view(&doc, v->value.v_doc.data, v->value.v_doc.data_len);
     bson_iter_t it;
-    if (!simple_collation || !bson_iter_init(&it, &doc)) return false;
+    if (!simple || !bson_iter_init(&it, &doc)) return false;
     return !bson_iter_next(&it) || bson_iter_key(&it)[0] != '$';
   }
   default: return true;
@@ -138,14 +139,14 @@ static bool plain_value(const bson_value_t *v, bool simple_collation) {
 }
 
 // The common case without parsing the filter: each field of the shard key stands in it with a plain value.
-static bool plain_key(struct arena *a, const struct placement *p, const bson_t *filter, bool simple_collation,
+static bool plain_key(struct arena *a, const struct placement *p, const bson_t *filter, bool simple,
                       struct chunk *out) {
   const struct shard_key *k = placement_key(p);
   bson_t *key = arena_bson(a);
   for (size_t i = 0; i < k->n; i++) {
     bson_value_t v;
     if (strchr(k->paths[i], '.') != NULL || !doc_value(filter, k->paths[i], &v)) return false;
-    if (!plain_value(&v, simple_collation)) return false;
+    if (!plain_value(&v, simple)) return false;
     doc_append_value(key, k->paths[i], &v);
   }
   const bson_t *values;
@@ -162,26 +163,24 @@ static struct target *one_target(struct arena *a, struct target t, size_t *n) {
   return one;
 }
 
-bool placement_targets(struct arena *a, const struct placement *p, const bson_t *filter, const struct match *match,
-                       const bson_t *body, struct target **out, size_t *n, bool *exact, struct error *err) {
+bool placement_targets(struct arena *a, const struct placement *p, const struct filter_spec *f, struct target **out,
+                       size_t *n, bool *exact, struct error *err) {
   *exact = false;
   if (!placement_sharded(p)) {
     *n = placement_all(a, p, out);
     return true;
   }
-  bool simple = placement_simple_collation(p, body);
+  bool simple = simple_collation(p, f->options);
   struct chunk chunk;
-  if (plain_key(a, p, filter, simple, &chunk)) {
+  if (plain_key(a, p, f->filter, simple, &chunk)) {
     *exact = true;
     *out = one_target(a, target_shard(p, chunk.shard), n);
     return true;
   }
-  if (match == NULL) {
-    bson_t let;
-    struct match_options o = {.let = body != NULL && doc_doc(body, "let", &let) ? &let : NULL};
-    match = match_parse(a, filter, &o, err);
-    if (match == NULL) return false;
-  }
+  bson_t let;
+  struct match_options o = {.let = f->command != NULL && doc_doc(f->command, "let", &let) ? &let : NULL};
+  const struct match *match = match_parse(a, f->filter, &o, err);
+  if (match == NULL) return false;
   struct targets found;
   if (!target_filter(a, p->routing->chunks, match, simple, &found, err)) return false;
   *exact = found.exact_key;

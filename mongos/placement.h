@@ -38,9 +38,8 @@ bool placement_get(struct operation *op, struct router *rt, const char *ns, bool
 bool placement_get_database(struct operation *op, struct router *rt, const char *db, bool create, struct placement *out,
                             struct error *err);
 
-bool placement_sharded(const struct placement *p);                              // has a shard key that may split it
-const struct shard_key *placement_key(const struct placement *p);               // of PLACE_CHUNKS
-bool placement_simple_collation(const struct placement *p, const bson_t *body); // the one a filter compares with
+bool placement_sharded(const struct placement *p);                // has a shard key that may split it
+const struct shard_key *placement_key(const struct placement *p); // of PLACE_CHUNKS
 
 struct target target_config(void);
 struct target target_primary(const struct placement *p);  // PLACE_PRIMARY: both versions
@@ -49,11 +48,17 @@ struct target target_shard(const struct placement *p, const char *shard); // PLA
 struct target target_unversioned(const char *shard);
 void target_append_versions(const struct target *t, bson_t *body);
 
+// A filter as a command or statement gives it.
+struct filter_spec {
+  const bson_t *filter;
+  const bson_t *options; // the document whose `collation` applies; NULL = none
+  const bson_t *command; // the document whose `let` applies; NULL = none
+};
+
 // The shards that a filter concerns; *exact: it fixes the full shard key. Every kind but PLACE_NOWHERE gives at least
-// one. match: the parsed filter when the caller has one, else NULL. Not for the config servers' filters: they give
-// target_config().
-bool placement_targets(struct arena *a, const struct placement *p, const bson_t *filter, const struct match *match,
-                       const bson_t *body, struct target **out, size_t *n, bool *exact, struct error *err);
+// one. On the config servers: target_config(), whatever the filter.
+bool placement_targets(struct arena *a, const struct placement *p, const struct filter_spec *f, struct target **out,
+                       size_t *n, bool *exact, struct error *err);
 // Every shard that has a chunk (or the one that has the collection).
 size_t placement_all(struct arena *a, const struct placement *p, struct target **out);
 

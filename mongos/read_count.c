@@ -18,8 +18,9 @@ struct read_job {
 // The shards that the job's filter concerns.
 static bool targets_of(struct read_job *j, struct operation *op, const struct placement *p, struct target **targets,
                        size_t *n, struct error *err) {
+  struct filter_spec f = {.filter = &j->filter, .options = j->r->body, .command = j->r->body};
   bool exact;
-  return placement_targets(op->arena, p, &j->filter, NULL, j->r->body, targets, n, &exact, err);
+  return placement_targets(op->arena, p, &f, targets, n, &exact, err);
 }
 
 // --- count ---

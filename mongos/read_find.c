@@ -113,10 +113,11 @@ static bool find_attempt(struct operation *op, struct router *rt, const struct p
     reply_empty_cursor(j->reply, p->ns);
     return true;
   }
+  struct filter_spec f = {.filter = &j->filter, .options = j->r->body, .command = j->r->body};
   struct target *targets;
   size_t n;
   bool exact;
-  if (!placement_targets(op->arena, p, &j->filter, NULL, j->r->body, &targets, &n, &exact, err)) return false;
+  if (!placement_targets(op->arena, p, &f, &targets, &n, &exact, err)) return false;
   placement_count(rt, TARGETED_FIND, p, n);
   if (n == 1) return find_one(j, op, rt, p, targets, err);
   return find_many(j, op, rt, p, targets, n, err);
