@@ -13,13 +13,14 @@
 // What a command may see and do in a collection: the outcome of the version check. Held from the check to the command's
 // (or cursor's) end. On a configsvr, or without a shardVersion, nothing is filtered.
 struct access {
-  const char *ns;
+  const char *ns;              // set by the node, which keeps it alive
   bool versioned;              // the request carried a shardVersion that was checked
   bool filtered;               // rows that this shard does not own must be left out
   struct chunk_map *owner_map; // for the filter, referenced; NULL = none
   const char *shard;           // this shard's name in owner_map
   uint64_t token;              // the checker's own: which metadata this was checked against
-  struct access *next, *prev;  // the checker's list of users of that metadata
+  int32_t ended; // set by the checker: the command or cursor ends with this code (QueryPlanKilled) at its next step
+  struct access *next, *prev; // the checker's list of users of that metadata
 };
 
 struct node_hooks { // of shardd; a configsvr has none (all NULL)
@@ -36,11 +37,15 @@ struct node_hooks { // of shardd; a configsvr has none (all NULL)
   bool (*may_create)(struct operation *op, void *ctx, const struct request *r, const char *ns, struct error *err);
   void (*server_status)(void *ctx, bson_t *reply); // sharding, shardingStatistics
   void (*collection_stats)(void *ctx, const struct collection *c, bson_t *storage_stats); // numOrphanDocs
-  void (*stale_config_seen)(void *ctx); // counts each StaleConfig that is raised
+  void (*stale_config_seen)(void *ctx); // called by the node for each StaleConfig that goes out in a reply
+  // A client's insert, update or upsert is about to store `doc` in a config.* collection: false refuses it
+  // (DocumentValidationFailure). NULL = anything goes. Does not yield.
+  bool (*validate)(void *ctx, const char *ns, const bson_t *doc, struct error *err);
 };
 
-struct cursors;
-struct parameters;
+struct cursors;      // cursors.h
+struct parameters;   // parameters.c
+struct node_private; // internal.h
 
 struct node {
   struct loop *loop;
@@ -52,7 +57,8 @@ struct node {
   struct server *server;
   struct dispatcher *dispatcher;
   struct cursors *cursors;
-  struct parameters *parameters;
+  struct parameters *parameters; // made by the first parameter_add_*(), which may come before node_start()
+  struct node_private *own;
   struct node_hooks hooks;
   void *daemon; // struct shard *, struct config_server *
   int64_t started_ms;
@@ -72,7 +78,8 @@ struct node_options {
 // initiate...
 const struct option *node_option_table(size_t *n);
 
-// Opens the directory, replays, listens; ready to serve when it returns. node_stop undoes all of it, orderly.
+// Opens the directory, replays, listens; ready to serve when it returns. node_stop undoes all of it, orderly. *n is all
+// zero before, but for parameters that the daemon has added.
 bool node_start(struct operation *op, struct node *n, struct loop *l, const struct node_options *o, struct error *err);
 void node_stop(struct operation *op, struct node *n);
 

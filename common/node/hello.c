@@ -1,0 +1,56 @@
+// The hello command (isMaster, ismaster): who this member is, as drivers and monitors ask.
+//
+// There is no topologyVersion: clients then poll, and nothing is lost by it (reference/clients.md section 4.4).
+#include "common/node/commands.h"
+
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/bson/doc.h"
+#include "common/node/internal.h"
+
+enum { MAX_WIRE_VERSION = 25, SESSION_TIMEOUT_MINUTES = 30 };
+
+// The compressors that both sides have, in the client's order; the first one is used for replies.
+static void negotiate_compression(struct request *r, bson_t *reply) {
+  bson_iter_t it, name;
+  if (!doc_get(r->body, "compression", &it) || !BSON_ITER_HOLDS_ARRAY(&it)) return;
+  bson_t *common = arena_bson(r->op->arena);
+  uint32_t n = 0;
+  bson_iter_recurse(&it, &name);
+  while (bson_iter_next(&name)) {
+    if (!BSON_ITER_HOLDS_UTF8(&name)) continue;
+    enum compressor c = compressor_by_name(bson_iter_utf8(&name, NULL));
+    if (c == COMPRESSOR_NONE) continue;
+    if (n == 0 && r->conn) connection_set_compressor(r->conn, c);
+    char text[16];
+    const char *key;
+    bson_uint32_to_string(n++, &key, text, sizeof text);
+    BSON_APPEND_UTF8(common, key, bson_iter_utf8(&name, NULL));
+  }
+  if (n) BSON_APPEND_ARRAY(reply, "compression", common);
+}
+
+// A client that speaks the old command reads `ismaster`.
+static void append_old_name(const struct request *r, bson_t *reply) {
+  if (!strcmp(r->name, "hello") || doc_has(reply, "ismaster")) return;
+  BSON_APPEND_BOOL(reply, "ismaster", doc_bool(reply, "isWritablePrimary", false));
+}
+
+bool hello_run(struct request *r, bson_t *reply, struct error *err) {
+  struct node *n = request_node(r);
+  repl_hello(n->repl, reply);
+  append_old_name(r, reply);
+  if (doc_bool(r->body, "helloOk", false)) BSON_APPEND_BOOL(reply, "helloOk", true);
+  BSON_APPEND_INT32(reply, "maxBsonObjectSize", DOC_MAX_BYTES);
+  BSON_APPEND_INT32(reply, "maxMessageSizeBytes", MESSAGE_MAX_BYTES);
+  BSON_APPEND_INT32(reply, "maxWriteBatchSize", MESSAGE_MAX_STATEMENTS);
+  BSON_APPEND_DATE_TIME(reply, "localTime", clock_wall_ms());
+  BSON_APPEND_INT32(reply, "logicalSessionTimeoutMinutes", SESSION_TIMEOUT_MINUTES);
+  if (r->conn) BSON_APPEND_INT32(reply, "connectionId", (int32_t)(connection_id(r->conn) & INT32_MAX));
+  BSON_APPEND_INT32(reply, "minWireVersion", 0);
+  BSON_APPEND_INT32(reply, "maxWireVersion", MAX_WIRE_VERSION);
+  BSON_APPEND_BOOL(reply, "readOnly", false);
+  negotiate_compression(r, reply);
+  return true;
+}

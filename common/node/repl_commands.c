@@ -1,0 +1,71 @@
+// replSet*: the administration of this member's replica set.
+#include "common/node/commands.h"
+
+#include <string.h>
+
+#include "common/bson/doc.h"
+#include "common/node/internal.h"
+
+static bool initiate_run(struct request *r, bson_t *reply, struct error *err) {
+  bson_iter_t it = r->first;
+  const bson_t *config = iter_child(r->op->arena, &it); // replSetInitiate: 1 or {}: this member alone
+  return repl_initiate(r->op, request_node(r)->repl, config, err);
+}
+
+static bool needs_config(struct request *r, struct error *err) {
+  if (repl_config(request_node(r)->repl)) return true;
+  return error_set(err, ERR_NotYetInitialized, "no replset config has been received");
+}
+
+static bool status_run(struct request *r, bson_t *reply, struct error *err) {
+  if (!needs_config(r, err)) return false;
+  repl_status(request_node(r)->repl, reply);
+  return true;
+}
+
+static bool get_config_run(struct request *r, bson_t *reply, struct error *err) {
+  if (!needs_config(r, err)) return false;
+  BSON_APPEND_DOCUMENT(reply, "config", repl_config(request_node(r)->repl));
+  return true;
+}
+
+static bool reconfig_run(struct request *r, bson_t *reply, struct error *err) {
+  bson_iter_t it = r->first;
+  if (!BSON_ITER_HOLDS_DOCUMENT(&it)) {
+    return error_set(err, ERR_TypeMismatch, "replSetReconfig takes the new configuration, an object");
+  }
+  bool force = doc_bool(r->body, "force", false);
+  return needs_config(r, err) && repl_reconfig(r->op, request_node(r)->repl, iter_child(r->op->arena, &it), force, err);
+}
+
+static bool step_down_run(struct request *r, bson_t *reply, struct error *err) {
+  bson_iter_t it = r->first;
+  int64_t seconds = iter_is_number(&it) ? iter_i64(&it) : 60;
+  if (seconds <= 0) return error_set(err, ERR_BadValue, "stepdown period must be a positive integer");
+  return repl_step_down(r->op, request_node(r)->repl, seconds, doc_bool(r->body, "force", false), err);
+}
+
+static bool freeze_run(struct request *r, bson_t *reply, struct error *err) {
+  bson_iter_t it = r->first;
+  int64_t seconds = iter_is_number(&it) ? iter_i64(&it) : 0;
+  if (seconds < 0) return error_set(err, ERR_BadValue, "seconds must not be negative");
+  return needs_config(r, err) && repl_freeze(request_node(r)->repl, seconds, err);
+}
+
+static bool sync_from_run(struct request *r, bson_t *reply, struct error *err) {
+  return error_set(err, ERR_CommandNotSupported, "replSetSyncFrom is not supported: members follow the primary");
+}
+
+const struct command node_repl_commands[] = {
+    {"replSetInitiate", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, initiate_run, "initiates this member's replica set"},
+    {"replSetGetStatus", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, status_run,
+     "the state of the set as this member sees it"},
+    {"replSetGetConfig", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, get_config_run, "the set's configuration"},
+    {"replSetReconfig", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, reconfig_run, "changes the set's configuration"},
+    {"replSetStepDown", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, step_down_run,
+     "makes the primary a secondary for a time"},
+    {"replSetFreeze", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, freeze_run,
+     "keeps this member from being elected for a time"},
+    {"replSetSyncFrom", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, sync_from_run, "refused"},
+    {0},
+};
