@@ -85,7 +85,8 @@ struct slice_result {
   int64_t bytes;
   bool done;
   bool duplicate;
-  bson_value_t duplicate_id;
+  bson_value_t duplicate_id; // EOD: it is not known which document it was
+  int32_t failed;            // a document's keys could not be made: the code of index_keys_of(), 0 = none
 };
 bool store_last_slice(const struct store *s, const uint8_t uuid[16], struct slice_result *out);
 

@@ -74,8 +74,8 @@ struct range_file {
   uint32_t id;
   enum file_state state;
   struct collection *collection;
-  int64_t count, bytes;       // documents and their BSON bytes, as applied
-  struct file_handle *handle; // internal
+  int64_t count, bytes;      // documents and their BSON bytes, as applied
+  struct store_file *handle; // internal
 };
 
 struct index {
