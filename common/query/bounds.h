@@ -29,23 +29,26 @@ struct index_bounds {
   struct field_bounds *fields;
   size_t n_fields;
   size_t n_constrained; // leading fields whose intervals are less than [MinKey, MaxKey]
-  bool all_points;      // every field is fixed to single values (a point lookup)
-  bool covers_filter;   // no residual filter is needed when the index is not multikey
+  bool all_points;      // every field is fixed to one value (a point lookup)
+  bool covers_filter; // no residual filter is needed when the index is not multikey and bounds_ranges() joined nothing
 };
 
 // multikey: the index has expanded arrays, so that bounds of different conditions on one path must not be intersected.
-// false: no bound at all on the first field (a full index scan would be needed). The result is still filled.
+// false: no bound at all on the first field (a full index scan would be needed). The result is still filled. It borrows
+// from the match and from the pattern.
 bool bounds_build(struct arena *a, const struct match *m, const bson_t *pattern, bool multikey,
                   struct index_bounds *out);
 
 // As ranges of encoded keys for a scan, in the pattern's directions: leading point fields are fixed, the first field
 // with several intervals multiplies, later fields contribute their overall range (exactness is the filter's job).
-// At most `limit` ranges: beyond it neighbouring ones are joined.
+// At most `limit` ranges: beyond it neighbouring ones are joined. No range at all: nothing can match.
 struct key_range {
   struct key low, high; // high exclusive; len 0 of high = to the end
 };
 size_t bounds_ranges(struct arena *a, const struct index_bounds *b, const bson_t *pattern, size_t limit,
                      struct key_range **out);
+// How many ranges there are when none is joined.
+size_t bounds_range_count(const struct index_bounds *b);
 
 // {a: ["[1, 1]"], b: ["(5, MaxKey]"]} for explain.
 void bounds_describe(const struct index_bounds *b, bson_t *out);
