@@ -8,7 +8,7 @@
 struct replica_set;
 
 // connection_string: "sh1/host:port,host:port". Monitoring (a hello a member every 10 s, every 500 ms while there is no
-// primary and somebody waits) starts at once. One object a set name: a second call with other hosts adds seeds.
+// primary and somebody waits) starts at once; the hosts given are seeds, the members are what the primary says.
 struct replica_set *replica_set_watch(struct loop *l, struct remotes *r, const char *connection_string,
                                       struct error *err);
 void replica_set_unwatch(struct replica_set *s);
