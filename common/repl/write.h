@@ -20,16 +20,19 @@ struct write; // one fiber's batch of changes; belongs to the operation's arena,
 
 struct write *write_begin(struct operation *op, struct repl *r);
 
-// Each takes a lock for this write or finds that it holds it already and has NOT proposed under it (true). false:
-// somebody (maybe an earlier proposal of this very write) has it; write_wait() knows which one.
+// Each takes a lock for this write, or finds that this statement has it already (true). false: somebody else has it, or this very
+// write has it from an earlier statement, whose changes cannot be read before they are applied; write_wait() knows which
+// one. The session, and a namespace shared, are had by all statements of a write together. Statements end with
+// write_changes().
 bool write_lock_document(struct write *w, const struct collection *c, int64_t rid);
 bool write_lock_unique(struct write *w, const struct collection *c, uint32_t index_id, struct key key);
 bool write_lock_session(struct write *w, const uint8_t lsid[16]);
 bool write_lock_namespace(struct write *w, const char *ns, bool exclusive);
 bool write_lock_name(struct write *w, const char *name); // any other: "config.chunks/<uuid>"
 
-// The list to add changes to. Each call starts a new entry when the present one is full (ENTRY_TARGET_BYTES), unless
-// `atomic` was asked for with write_atomic(): then everything up to the commit is one entry.
+// The list to add a statement's changes to: one call a statement, after its locks. Each call starts a new entry when
+// the present one is full (ENTRY_TARGET_BYTES), unless `atomic` was asked for with write_atomic(): then everything up
+// to the commit is one entry.
 struct change_list *write_changes(struct write *w);
 void write_atomic(struct write *w);
 bool write_is_empty(const struct write *w); // nothing unproposed
