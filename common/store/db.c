@@ -230,7 +230,7 @@ void db_checkpoint(struct db *d) {
 void db_set_cache(struct db *d, size_t bytes) {
   if (d->cache_bytes == bytes) return;
   d->cache_bytes = bytes;
-  db_execf(d, "PRAGMA cache_size = -%zu", bytes / 1024);
+  db_execf(d, "PRAGMA cache_size = -%ld", (long)(bytes / 1024)); // SQLite's own printf: no %zu
 }
 
 // --- statements ---

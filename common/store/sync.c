@@ -53,7 +53,7 @@ static bool add_directory(void *ctx, const void *key, size_t len, void *value) {
 }
 
 // The directories in which files were made, and above all the one they are in.
-void sync_sync_add_directories(struct store *s, struct sync_job *j) {
+void sync_add_directories(struct store *s, struct sync_job *j) {
   map_each(s->by_uuid, add_directory, j);
   add_path(j, s->dbpath, "");
 }
