@@ -438,7 +438,7 @@ bool bounds_build(struct arena *a, const struct match *m, const bson_t *pattern,
     const struct field_set *f = &root.fields[i];
     out->fields[i] = (struct field_bounds){paths[i], directions[i], f->set.list, f->set.n, f->exact};
   }
-  out->covers_filter = root.covers;
+  out->covers_filter = root.covers && !multikey;
   summarize(out);
   return out->n_constrained > 0;
 }
