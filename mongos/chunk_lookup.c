@@ -1,0 +1,79 @@
+// Which chunk an administrator means.
+#include "mongos/chunk_lookup.h"
+
+#include <string.h>
+
+#include "common/bson/doc.h"
+#include "mongos/routing_cache.h"
+
+static void read_bound(const bson_t *bounds, const char *at, bson_t *out) {
+  if (!doc_doc(bounds, at, out)) bson_init(out);
+}
+
+void chunk_choice_read(const bson_t *body, struct chunk_choice *out) {
+  bson_t bounds;
+  out->has_find = doc_doc(body, "find", &out->find) && !bson_empty(&out->find);
+  out->has_bounds = doc_doc(body, "bounds", &bounds);
+  out->n_bounds = out->has_bounds ? bson_count_keys(&bounds) : 0;
+  bson_init(&out->min);
+  bson_init(&out->max);
+  if (!out->has_bounds) return;
+  read_bound(&bounds, "0", &out->min);
+  read_bound(&bounds, "1", &out->max);
+}
+
+void chunk_of_key(struct arena *a, const struct placement *p, const bson_t *key, struct chosen_chunk *out) {
+  chunk_map_find(p->routing->chunks, shard_key_encode(placement_key(p), a, key), &out->chunk);
+  chunk_docs(p->routing->chunks, a, &out->chunk, &out->min, &out->max);
+}
+
+enum chunk_lookup chunk_of_query(struct arena *a, const struct placement *p, const bson_t *query,
+                                 struct chosen_chunk *out) {
+  struct match_options options = {0};
+  struct error ignored;
+  const bson_t *key;
+  const struct match *m = match_parse(a, query, &options, &ignored);
+  if (m == NULL || !shard_key_of_filter(placement_key(p), a, m, &key)) return LOOKUP_NO_KEY;
+  chunk_of_key(a, p, key, out);
+  return LOOKUP_FOUND;
+}
+
+static bool same_key(const struct shard_key *k, struct arena *a, const bson_t *x, const bson_t *y) {
+  return key_compare(shard_key_encode(k, a, x), shard_key_encode(k, a, y)) == 0;
+}
+
+enum chunk_lookup chunk_of_bounds(struct arena *a, const struct placement *p, const bson_t *min, const bson_t *max,
+                                  struct chosen_chunk *out) {
+  const struct shard_key *k = placement_key(p);
+  if (!shard_key_is_bound(k, min) || !shard_key_is_bound(k, max)) return LOOKUP_BAD_BOUNDS;
+  chunk_of_key(a, p, min, out);
+  return same_key(k, a, out->min, min) && same_key(k, a, out->max, max) ? LOOKUP_FOUND : LOOKUP_NO_CHUNK;
+}
+
+const char *lookup_text(struct arena *a, const struct placement *p, enum chunk_lookup why,
+                        const struct chunk_choice *c) {
+  switch (why) {
+  case LOOKUP_NO_KEY: return arena_printf(a, "no shard key found in chunk query %s", doc_text(a, &c->find));
+  case LOOKUP_BAD_BOUNDS:
+    return arena_printf(a, "shard key bounds [%s,%s) are not valid for shard key pattern %s", doc_text(a, &c->min),
+                        doc_text(a, &c->max), doc_text(a, placement_key(p)->pattern));
+  case LOOKUP_NO_CHUNK:
+    return arena_printf(a, "no chunk found with the shard key bounds [%s,%s)", doc_text(a, &c->min),
+                        doc_text(a, &c->max));
+  case LOOKUP_FOUND: break;
+  }
+  return "";
+}
+
+bool sharded_placement(struct operation *op, struct router *rt, const char *ns, struct placement *out,
+                       struct error *err) {
+  routing_cache_invalidate(rt->cache, ns, NULL, NULL);
+  if (!placement_get(op, rt, ns, false, out, err)) return false;
+  if (placement_sharded(out)) return true;
+  return error_set(err, ERR_NamespaceNotSharded, "Expected collection %s to be sharded", ns);
+}
+
+void reply_errmsg(bson_t *reply, const char *text) {
+  bson_append_double(reply, "ok", -1, 0);
+  bson_append_utf8(reply, "errmsg", -1, text, -1);
+}
