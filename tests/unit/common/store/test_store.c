@@ -243,6 +243,8 @@ static void test_catalog_changes(void **state) {
   assert_null(store_collection_by_uuid(f->s, UUID_B));
   assert_memory_equal(store_collection(f->s, "db.b")->uuid, UUID_A, 16);
   assert_true(has_id(f, UUID_A, 1, 1, 1));
+  collection_unref(old_a);
+  collection_unref(old_b);
   reopen(f);
   assert_memory_equal(store_collection(f->s, "db.b")->uuid, UUID_A, 16);
   assert_string_equal(doc_str(coll(f, UUID_A)->options, "validationLevel", ""), "off");
