@@ -112,7 +112,7 @@ static bool set_up_merger(struct aggregate_job *j, struct router_cursor *c, stru
     const bson_t *pattern = arena_bson_copy(a, bson_get_data(split->merge_sort), split->merge_sort->len);
     const struct sort *sort = sort_parse(a, pattern, err);
     if (sort == NULL) return false;
-    cursor_set_sort(c, sort);
+    cursor_set_sort(c, sort, false);
   }
   if (bson_empty(split->merger)) return true;
   const bson_t *stages = arena_bson_copy(a, bson_get_data(split->merger), split->merger->len);

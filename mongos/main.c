@@ -136,7 +136,6 @@ static bool start(struct operation *op, struct loop *l, const struct options *o,
   }
   parameters_init(rt);
   if (!parameters_from_options(rt, o, err)) return false;
-  rt->add_shards = split_list(a, options_string(o, "addShards", ""), ";");
   rt->host_port = own_name(o);
   rt->remotes = remotes_new(l, "mongos");
   remotes_set_gossip(rt->remotes, gossip_incoming, gossip_outgoing, rt);
@@ -145,12 +144,12 @@ static bool start(struct operation *op, struct loop *l, const struct options *o,
   rt->shards = shard_registry_new(l, rt->remotes, rt->config);
   rt->cache = routing_cache_new(l, rt->config);
   if (!wait_for_config_servers(op, rt, err)) return false;
+  if (!add_shards(op, rt, split_list(a, options_string(o, "addShards", ""), ";"), err)) return false;
   rt->cursors = router_cursors_new(rt);
   struct dispatch_hooks hooks = {.daemon = rt, .admit = admit, .finish = finish};
   rt->dispatcher = dispatcher_new(command_tables, &hooks);
   if (!listen_to_clients(rt, o, err)) return false;
   uptime_start(rt);
-  add_shards_start(rt);
   return true;
 }
 

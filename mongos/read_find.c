@@ -27,11 +27,24 @@ bool find_window_parse(const bson_t *body, struct find_window *out, struct error
   return true;
 }
 
+// With a sort the documents need their sort key along when a projection may take its fields away.
+static void append_projection(bson_t *to, const bson_t *projection) {
+  bson_t with_key, meta;
+  bson_append_document_begin(to, "projection", -1, &with_key);
+  bson_concat(&with_key, projection);
+  bson_append_document_begin(&with_key, "$sortKey", -1, &meta);
+  bson_append_utf8(&meta, "$meta", -1, "sortKey", -1);
+  bson_append_document_end(&with_key, &meta);
+  bson_append_document_end(to, &with_key);
+}
+
 bson_t *find_for_shards(struct arena *a, const bson_t *body, const struct find_window *w) {
   static const char *const windowed[] = {"skip", "limit", "singleBatch", NULL};
   static const char *const sorted[] = {"skip", "limit", "singleBatch", "projection", NULL};
   bson_t *to = arena_bson(a);
-  forward_fields(to, body, w->has_sort ? sorted : windowed);
+  bool with_key = w->has_sort && w->has_projection;
+  forward_fields(to, body, with_key ? sorted : windowed);
+  if (with_key) append_projection(to, &w->projection);
   int64_t most;
   if (w->limit > 0 && !__builtin_add_overflow(w->limit, w->skip, &most)) bson_append_int64(to, "limit", -1, most);
   return to;
@@ -70,17 +83,7 @@ static bool set_up_merge(struct find_job *j, struct router_cursor *c, struct err
   const bson_t *pattern = arena_bson_copy(a, bson_get_data(&w->sort), w->sort.len);
   const struct sort *sort = sort_parse(a, pattern, err);
   if (sort == NULL) return false;
-  cursor_set_sort(c, sort);
-  if (!w->has_projection) return true;
-  bson_t let;
-  struct match_options o = {0};
-  if (doc_doc(j->r->body, "let", &let)) o.let = arena_bson_copy(a, bson_get_data(&let), let.len);
-  const bson_t *filter = arena_bson_copy(a, bson_get_data(&j->filter), j->filter.len);
-  const bson_t *spec = arena_bson_copy(a, bson_get_data(&w->projection), w->projection.len);
-  const struct match *m = match_parse(a, filter, &o, err);
-  const struct projection *projection = m != NULL ? projection_parse(a, spec, true, m, &o, err) : NULL;
-  if (projection == NULL) return false;
-  cursor_set_projection(c, projection);
+  cursor_set_sort(c, sort, w->has_projection);
   return true;
 }
 

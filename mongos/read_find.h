@@ -9,7 +9,7 @@ struct find_window {
   int64_t skip, limit; // limit 0 = none
   bool has_sort;       // by fields: the shards' documents are merged by it
   bson_t sort;
-  bool has_projection; // with a sort the router projects, for it needs the sort's fields
+  bool has_projection; // with a sort the shards then add $sortKey
   bson_t projection;
 };
 

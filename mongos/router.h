@@ -31,12 +31,11 @@ struct router {
   struct dispatcher *dispatcher;
   struct server *server;
   struct cluster_clock clock;
-  const char *config_string;     // --configdb as given
-  char *host_port;               // this router's name in config.mongos
-  int64_t started_ms;            // wall clock
-  int64_t cursor_timeout_ms;     // parameter cursorTimeoutMillis
-  const char *const *add_shards; // of --addShards, ends with NULL
-  struct arena *arena;           // lives as long as the router
+  const char *config_string; // --configdb as given
+  char *host_port;           // this router's name in config.mongos
+  int64_t started_ms;        // wall clock
+  int64_t cursor_timeout_ms; // parameter cursorTimeoutMillis
+  struct arena *arena;       // lives as long as the router
   bool stopping;
   int64_t targeted[TARGETED_FAMILIES][TARGETED_WIDTHS];
 };
@@ -46,9 +45,10 @@ static inline struct router *router_of(const struct request *r) {
   return r->daemon;
 }
 
-// Starts the fibers that work in the background: uptime rows, --addShards, the reaper of idle cursors.
+// Starts the fiber that keeps this router's row in config.mongos.
 void uptime_start(struct router *rt);
-void add_shards_start(struct router *rt);
+// Makes sure that these replica sets (a list that ends with NULL) are shards; waits for those that are not ready.
+bool add_shards(struct operation *op, struct router *rt, const char *const *connection_strings, struct error *err);
 
 // One table a family; each ends with name == NULL.
 extern const struct command router_read_commands[];       // find getMore killCursors count distinct aggregate explain

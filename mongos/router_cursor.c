@@ -58,17 +58,14 @@ void cursor_add_documents(struct router_cursor *c, const bson_t *const *docs, si
   stream_load_documents(new_stream(c), docs, n);
 }
 
-void cursor_set_sort(struct router_cursor *c, const struct sort *sort) {
+void cursor_set_sort(struct router_cursor *c, const struct sort *sort, bool by_meta) {
   c->sort = sort;
+  c->sort_by_meta = by_meta;
 }
 
 void cursor_set_window(struct router_cursor *c, int64_t skip, int64_t limit) {
   c->skip = skip;
   c->limit = limit > 0 ? limit : -1;
-}
-
-void cursor_set_projection(struct router_cursor *c, const struct projection *p) {
-  c->projection = p;
 }
 
 void cursor_set_no_timeout(struct router_cursor *c) {
@@ -126,7 +123,12 @@ static void fetch_branch(struct operation *op, size_t i, void *ctx) {
 static void put_in_merge(struct router_cursor *c, struct shard_stream *s) {
   if (c->merge == NULL || !s->has) return;
   buf_clear(&s->key);
-  sort_key_append(c->sort, &s->doc, &s->key);
+  bson_t values;
+  if (c->sort_by_meta && doc_doc(&s->doc, "$sortKey", &values)) {
+    key_append_doc(&s->key, &values, sort_pattern(c->sort));
+  } else {
+    sort_key_append(c->sort, &s->doc, &s->key);
+  }
   merge_put(c->merge, s->number, (struct key){.data = s->key.data, .len = s->key.len});
 }
 
@@ -235,10 +237,10 @@ static bool cursor_next(struct router_cursor *c, const bson_t **doc, struct erro
   arena_reset(c->scratch);
   if (c->pipeline != NULL) return pipeline_next(c->pipeline, doc, err);
   if (!next_in_window(c, doc, err)) return false;
-  if (*doc == NULL || c->projection == NULL) return true;
-  bson_t *projected = arena_bson(c->scratch);
-  if (!projection_apply(c->projection, c->scratch, *doc, projected, err)) return false;
-  *doc = projected;
+  if (*doc == NULL || !c->sort_by_meta) return true;
+  bson_t *without_key = arena_bson(c->scratch);
+  bson_copy_to_excluding_noinit(*doc, without_key, "$sortKey", NULL);
+  *doc = without_key;
   return true;
 }
 

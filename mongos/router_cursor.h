@@ -1,6 +1,6 @@
 // A cursor of the router: the shards' cursors behind it, and how their documents become one stream.
 //
-//   shards' cursors -> merged by sort key, or as they come -> skip, limit -> projection, or the merger's pipeline
+//   shards' cursors -> merged by sort key, or as they come -> skip, limit, or the merger's pipeline
 //
 // A cursor over a single shard whose replies need no change is `direct`: its batches pass through as bytes.
 // Cursors are not bound to connections. Those that nobody uses for cursorTimeoutMillis end by themselves.
@@ -8,7 +8,6 @@
 #define SHARDLET_MONGOS_ROUTER_CURSOR_H
 
 #include "common/query/pipeline/pipeline.h"
-#include "common/query/projection.h"
 #include "common/query/sort.h"
 #include "mongos/shard_call.h"
 
@@ -19,16 +18,16 @@ enum { BATCH_MAX_BYTES = 16 * 1024 * 1024 - 16 * 1024, FIRST_BATCH_DOCUMENTS = 1
 
 // A new cursor with memory of its own. ns: as replies are to name it.
 struct router_cursor *cursor_new(struct router *rt, const struct request *r, const char *ns);
-struct arena *cursor_arena(struct router_cursor *c); // for the sort, projection and pipeline given below
+struct arena *cursor_arena(struct router_cursor *c); // for the sort and pipeline given below
 // Takes a shard's cursor from its reply {cursor: {firstBatch, id, ns}}. shard NULL = the config servers. err: the reply
 // has no cursor.
 bool cursor_add_shard(struct router_cursor *c, const char *shard, const char *host, const bson_t *reply,
                       struct error *err);
 // A source of the router's own instead of shards (documents already there), copied.
 void cursor_add_documents(struct router_cursor *c, const bson_t *const *docs, size_t n);
-void cursor_set_sort(struct router_cursor *c, const struct sort *sort);
+// by_meta: the documents carry their key as $sortKey, which is taken out before the client gets them.
+void cursor_set_sort(struct router_cursor *c, const struct sort *sort, bool by_meta);
 void cursor_set_window(struct router_cursor *c, int64_t skip, int64_t limit); // limit 0 = all
-void cursor_set_projection(struct router_cursor *c, const struct projection *p);
 void cursor_set_pipeline(struct router_cursor *c, struct pipeline *p);
 void cursor_set_no_timeout(struct router_cursor *c);
 // Called for each document a shard gave, before anything else: may return another one, from `scratch`.

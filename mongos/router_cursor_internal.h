@@ -22,9 +22,9 @@ struct router_cursor {
   ptrdiff_t at; // the stream whose document was given last and is not used up yet, NO_STREAM
 
   const struct sort *sort;
+  bool sort_by_meta;
   struct merge *merge;
   int64_t skip, limit; // still to skip, still to give; limit < 0 = all
-  const struct projection *projection;
   struct pipeline *pipeline;
   const bson_t *(*tap)(void *ctx, struct arena *scratch, const char *shard, const bson_t *doc);
   void *tap_ctx;

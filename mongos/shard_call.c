@@ -21,6 +21,14 @@ void call_error_for_client(struct error *err, const char *shard) {
   error_set(err, ERR_HostUnreachable, "%s is not reachable :: caused by :: %s", shard_name(shard), cause.message);
 }
 
+bool refuse_move(struct error *err) {
+  if (err->code != ERR_WouldChangeOwningShard) return false;
+  error_set(err, ERR_CommandNotSupported,
+            "the update changes the shard key so that the document would belong to another shard; shardlet has no "
+            "distributed transactions for that: delete the document and insert it again");
+  return true;
+}
+
 static struct replica_set *set_of(struct operation *op, struct router *rt, const char *shard, struct error *err) {
   if (shard == NULL) return rt->config;
   struct replica_set *set = shard_registry_get(op, rt->shards, shard, err);
@@ -65,6 +73,7 @@ void shard_call_run(struct request *r, struct operation *op, struct shard_call *
   if (!call->ok) {
     no_member(r, kind, call->target.shard, &err);
     call_error_for_client(&err, call->target.shard);
+    refuse_move(&err);
     error_copy(&call->err, &err, keep);
   }
   if (call->reply != NULL) note_operation_time(r, call->reply);

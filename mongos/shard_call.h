@@ -46,5 +46,8 @@ void append_majority(bson_t *body); // writeConcern: {w: "majority", wtimeout: 6
 // An error as a client may see it: a shard without a primary, a lost connection or a member that is going away is code
 // 6 HostUnreachable, for a router itself is never "not primary" (reference/clients.md section 9).
 void call_error_for_client(struct error *err, const char *shard);
+// WouldChangeOwningShard, which a shard answers to an update that would move a document: refused by name. true: it was
+// that.
+bool refuse_move(struct error *err);
 
 #endif

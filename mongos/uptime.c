@@ -6,7 +6,7 @@
 #include "common/bson/doc.h"
 #include "mongos/shard_call.h"
 
-enum { UPTIME_PERIOD_MS = 10000, ADD_SHARD_RETRY_MS = 1000, CALL_TIMEOUT_MS = 30000 };
+enum { UPTIME_PERIOD_MS = 10000, ADD_SHARD_RETRY_MS = 200, CALL_TIMEOUT_MS = 30000 };
 
 // {update: "mongos", updates: [{q: {_id}, u: {$set: ..., $setOnInsert: {created}}, upsert: true}]}
 static bson_t *uptime_command(struct router *rt, struct arena *a) {
@@ -67,18 +67,12 @@ static bool add_shard(struct operation *op, struct router *rt, const char *conne
   return true;
 }
 
-static void add_shards_run(struct operation *op, void *arg) {
-  struct router *rt = arg;
-  struct error err = {0};
-  for (const char *const *shard = rt->add_shards; *shard != NULL; shard++) {
-    while (!add_shard(op, rt, *shard, &err)) {
-      log_info("SHARDING", "Waiting to add a shard", "host:s error:e", *shard, &err);
-      if (!op_sleep(op, ADD_SHARD_RETRY_MS, &err)) return;
-      arena_reset(op->arena);
+bool add_shards(struct operation *op, struct router *rt, const char *const *connection_strings, struct error *err) {
+  for (const char *const *shard = connection_strings; *shard != NULL; shard++) {
+    while (!add_shard(op, rt, *shard, err)) {
+      log_info("SHARDING", "Waiting until a shard can be added", "host:s error:e", *shard, err);
+      if (!op_sleep(op, ADD_SHARD_RETRY_MS, err)) return false;
     }
   }
-}
-
-void add_shards_start(struct router *rt) {
-  if (rt->add_shards != NULL && rt->add_shards[0] != NULL) operation_start(rt->loop, "add shards", add_shards_run, rt);
+  return true;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/bson/doc.h"
+#include "mongos/shard_call.h"
 
 void write_error_parse(struct arena *a, const bson_t *entry, int64_t *index, struct error *err) {
   *index = doc_i64(entry, "index", -1);
@@ -17,6 +18,7 @@ void write_error_parse(struct arena *a, const bson_t *entry, int64_t *index, str
   }
   if (!bson_empty(&extra)) error_extra(err, a, &extra);
   bson_destroy(&extra);
+  refuse_move(err);
 }
 
 bool write_error_first(struct arena *a, const bson_t *reply, struct error *err) {
