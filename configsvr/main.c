@@ -1,0 +1,124 @@
+// The config server's process: a node with the catalog's commands, and the balancer's thread beside it.
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/bson/doc.h"
+#include "common/net/daemon.h"
+#include "common/store/change.h"
+#include "configsvr/balancer.h"
+#include "configsvr/config_server.h"
+#include "configsvr/settings.h"
+#include "configsvr/setup.h"
+#include "configsvr/shard_sets.h"
+
+static const struct command *const tables[] = {config_commands, NULL};
+
+const char *config_connection_string(struct arena *a, const struct config_server *cs) {
+  const bson_t *config = repl_config(cs->node.repl);
+  bson_iter_t it, member;
+  if (!config || !bson_iter_init_find(&it, config, "members") || !bson_iter_recurse(&it, &member)) return NULL;
+  const char *text = arena_printf(a, "%s/", repl_set_name(cs->node.repl)), *comma = "";
+  while (bson_iter_next(&member)) {
+    bson_t m;
+    iter_doc(&m, &member);
+    text = arena_printf(a, "%s%s%s", text, comma, doc_str(&m, "host", ""));
+    comma = ",";
+  }
+  return text;
+}
+
+// ---- hooks ----
+
+static void role_changed(void *ctx, enum member_state state, int64_t term) {
+  struct config_server *cs = ctx;
+  if (cs->started) setup_role_changed(cs, state == MEMBER_PRIMARY, term);
+}
+
+static bool touches_uuid(void *ctx, const struct change *c) {
+  const uint8_t **uuid = ctx;
+  if (memcmp(*uuid, c->uuid, 16) != 0) return true;
+  *uuid = NULL; // found
+  return false;
+}
+
+// Whatever changes the settings, command or plain write, wakes the balancer.
+static void applied(void *ctx, uint64_t index, const bson_t *entry) {
+  struct config_server *cs = ctx;
+  if (!cs->started || !repl_is_primary(cs->node.repl)) return;
+  const struct collection *settings = store_collection(cs->node.store, "config.settings");
+  if (!settings) return;
+  const uint8_t *uuid = settings->uuid;
+  changes_each(entry, touches_uuid, &uuid);
+  if (!uuid) balancer_wake(cs->balancer);
+}
+
+static bool validate(void *ctx, const char *ns, const bson_t *doc, struct error *err) {
+  return strcmp(ns, "config.settings") != 0 || settings_validate(doc, err);
+}
+
+static void server_status(void *ctx, bson_t *reply) {
+  struct config_server *cs = ctx;
+  struct arena *a = arena_new();
+  const char *config = config_connection_string(a, cs);
+  bson_t sharding;
+  bson_append_document_begin(reply, "sharding", -1, &sharding);
+  if (config) bson_append_utf8(&sharding, "configsvrConnectionString", -1, config, -1);
+  bson_append_document_end(reply, &sharding);
+  arena_free(a);
+}
+
+// ---- start and stop ----
+
+static void add_parameters(struct config_server *cs) {
+  struct node *n = &cs->node;
+  cs->history_window_seconds = 300;
+  cs->resharding_minimum_ms = 300000;
+  cs->balancer_throttling_ms = 1000;
+  cs->balancer_interval_ms = 10000;
+  parameter_add_int(n, "minSnapshotHistoryWindowInSeconds", &cs->history_window_seconds, 0, 1000000, true);
+  parameter_add_int(n, "reshardingMinimumOperationDurationMillis", &cs->resharding_minimum_ms, 0, INT64_MAX, true);
+  parameter_add_int(n, "balancerMigrationsThrottlingMs", &cs->balancer_throttling_ms, 0, 3600000, true);
+  parameter_add_int(n, "balancerRoundIntervalMs", &cs->balancer_interval_ms, 10, 3600000, true);
+  parameter_add_bool(n, "balancerClassicPolicy", &cs->balancer_classic, true);
+}
+
+static bool start(struct operation *op, struct loop *l, const struct options *o, void **state, struct error *err) {
+  struct config_server *cs = aligned_alloc(128, (sizeof *cs + 127) / 128 * 128); // a node may hold documents
+  if (!cs) return error_set(err, ERR_ExceededMemoryLimit, "Out of memory");
+  memset(cs, 0, sizeof *cs);
+  cs->loop = l;
+  add_parameters(cs);
+  shard_sets_init(cs);
+  struct node_options n = {.program = "configsvr",
+                           .options = o,
+                           .tables = tables,
+                           .hooks = {.ctx = cs, .validate = validate, .server_status = server_status},
+                           .repl_hooks = {.ctx = cs, .applied = applied, .role_changed = role_changed},
+                           .daemon = cs};
+  if (!node_start(op, &cs->node, l, &n, err)) return false; // the process ends
+  cs->balancer = balancer_new(l);
+  cs->started = true;
+  *state = cs;
+  if (repl_is_primary(cs->node.repl)) setup_role_changed(cs, true, repl_term(cs->node.repl));
+  return true;
+}
+
+static void stop(struct operation *op, void *state) {
+  struct config_server *cs = state;
+  setup_role_changed(cs, false, 0);
+  cs->started = false;
+  balancer_free(op, cs->balancer);
+  shard_sets_free(cs);
+  node_stop(op, &cs->node);
+  free(cs);
+}
+
+int main(int argc, char **argv) {
+  size_t n;
+  struct daemon d = {.program = "configsvr",
+                     .summary = "keeps a cluster's metadata and balances its shards",
+                     .own_options = node_option_table(&n),
+                     .start = start,
+                     .stop = stop};
+  return daemon_main(&d, argc, argv);
+}
