@@ -9,7 +9,7 @@
 enum step delete_document(struct batch *b, void *statement, struct collection *c, const struct exec_row *row,
                           struct error *err) {
   struct delete_statement *s = statement;
-  if (!batch_lock_document(b, c, row->rid)) return STEP_WAIT;
+  if (!write_lock_document(b->w, c, row->rid)) return STEP_WAIT;
   enum step step = unique_check(b, c, row->doc, NULL, row->file, row->rid, err);
   if (step == STEP_DONE) step = batch_may_act(b, err);
   if (step != STEP_DONE) return step;
@@ -36,10 +36,11 @@ enum step delete_evaluate(struct batch *b, void *statement, struct error *err) {
   struct collection *c;
   enum step step = batch_collection(b, false, &c, err);
   if (step != STEP_DONE || !c) return step;
+  if (batch_concerns_pending(b, s->query.match)) return STEP_WAIT;
   if (s->multi) return target_each(b, c, &s->query, s->done, delete_document, s, err);
   struct exec_row row;
   bool found;
-  step = target_first(b, c, &s->query, &row, &found, err);
+  step = target_first(b, &c, &s->query, &row, &found, err);
   return step == STEP_DONE && found ? delete_document(b, s, c, &row, err) : step;
 }
 
@@ -75,7 +76,9 @@ static enum outcome run_statement(struct batch *b, size_t i, size_t total, const
   struct arena *a __attribute__((cleanup(arena_cleanup))) = arena_new();
   struct delete_statement s;
   if (!delete_statement_parse(b->r, a, spec, &s, err)) return batch_refuse(b, i, total, err);
-  enum outcome outcome = batch_run(b, i, total, delete_evaluate, &s, err);
+  const bson_t *answer;
+  enum outcome outcome = batch_run(b, i, total, delete_evaluate, &s, &answer, err);
+  if (outcome == OUTCOME_ANSWERED) *n += (int32_t)doc_i64(answer, "n", 0);
   b->n->own->ops.remove++;
   *n += s.deleted;
   return outcome;
@@ -84,11 +87,6 @@ static enum outcome run_statement(struct batch *b, size_t i, size_t total, const
 static bool delete_all(struct batch *b, struct documents *specs, int32_t *n, struct error *err) {
   bson_t spec;
   for (size_t i = 0; documents_next(specs, &spec); i++) {
-    const bson_t *answer = batch_answered(b, i);
-    if (answer) {
-      *n += (int32_t)doc_i64(answer, "n", 0);
-      continue;
-    }
     enum outcome outcome = run_statement(b, i, specs->count, &spec, n, err);
     if (outcome == OUTCOME_ABORT) return false;
     if (outcome == OUTCOME_STOP) break;

@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/bson/doc.h"
 #include "common/node/cursors.h"
+#include "common/node/explain_plan.h"
 #include "common/node/internal.h"
 #include "common/node/reading.h"
 #include "common/query/projection.h"
@@ -24,22 +25,36 @@ struct reading *find_reading(struct find *f) {
   return &f->reading;
 }
 
-bool find_has_projection(const struct find *f, const bson_t **spec, bool *simple) {
-  *spec = f->projection_spec;
-  if (!f->projection) return false;
+// Only a list of top-level fields.
+static bool projection_is_simple(const bson_t *spec) {
   bson_iter_t it;
-  bson_iter_init(&it, f->projection_spec);
-  *simple = true;
+  bson_iter_init(&it, spec);
   while (bson_iter_next(&it)) {
     bool flag = iter_is_number(&it) || BSON_ITER_HOLDS_BOOL(&it);
-    if (!flag || strchr(bson_iter_key(&it), '.')) *simple = false;
+    if (!flag || strchr(bson_iter_key(&it), '.')) return false;
   }
   return true;
 }
 
-void find_bounds(const struct find *f, int64_t *skip, int64_t *limit) {
-  *skip = f->reading.query.skip;
-  *limit = f->reading.query.limit;
+// A hashed index does not have the values.
+static bool projection_is_covered(const struct find *f) {
+  const bson_t *key = f->reading.plan.index_key;
+  bson_iter_t it;
+  if (!key || f->sort_key_field || !projection_covered_by(f->projection, key)) return false;
+  bson_iter_init(&it, key);
+  while (bson_iter_next(&it)) {
+    if (!iter_is_number(&it)) return false;
+  }
+  return true;
+}
+
+void find_shape(const struct find *f, struct tree_shape *shape) {
+  shape->skip = f->reading.query.skip;
+  shape->limit = f->reading.query.limit;
+  shape->projection = f->projection_spec;
+  if (!f->projection) return;
+  shape->projection_simple = projection_is_simple(f->projection_spec);
+  shape->projection_covered = projection_is_covered(f);
 }
 
 static const char *const refused_options[] = {"tailable", "awaitData", "returnKey", "showRecordId", NULL};

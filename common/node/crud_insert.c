@@ -26,12 +26,10 @@ static bool insert_all(struct batch *b, struct documents *docs, int32_t *n, stru
   BSON_APPEND_INT32(answer, "n", 1);
   bson_t doc;
   for (size_t i = 0; documents_next(docs, &doc); i++) {
-    if (batch_answered(b, i)) {
-      (*n)++;
-      continue;
-    }
     struct insert_statement s = {.doc = &doc, .answer = answer};
-    switch (batch_run(b, i, docs->count, evaluate_insert, &s, err)) {
+    const bson_t *before;
+    switch (batch_run(b, i, docs->count, evaluate_insert, &s, &before, err)) {
+    case OUTCOME_ANSWERED: (*n)++; break;
     case OUTCOME_DONE:
       (*n)++;
       b->n->own->ops.insert++;

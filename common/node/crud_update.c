@@ -85,7 +85,12 @@ static enum outcome run_statement(struct batch *b, size_t i, size_t total, const
   struct arena *a __attribute__((cleanup(arena_cleanup))) = arena_new();
   struct update_statement s;
   if (!update_statement_parse(b->r, a, spec, &s, err)) return batch_refuse(b, i, total, err);
-  enum outcome outcome = batch_run(b, i, total, update_evaluate, &s, err);
+  const bson_t *answer;
+  enum outcome outcome = batch_run(b, i, total, update_evaluate, &s, &answer, err);
+  if (outcome == OUTCOME_ANSWERED) {
+    add_answer(t, i, answer);
+    return outcome;
+  }
   b->n->own->ops.update++;
   t->n += s.matched + s.upserted;
   t->modified += s.modified;
@@ -96,11 +101,6 @@ static enum outcome run_statement(struct batch *b, size_t i, size_t total, const
 static bool update_all(struct batch *b, struct documents *specs, struct update_totals *t, struct error *err) {
   bson_t spec;
   for (size_t i = 0; documents_next(specs, &spec); i++) {
-    const bson_t *answer = batch_answered(b, i);
-    if (answer) {
-      add_answer(t, i, answer);
-      continue;
-    }
     enum outcome outcome = run_statement(b, i, specs->count, &spec, t, err);
     if (outcome == OUTCOME_ABORT) return false;
     if (outcome == OUTCOME_STOP) break;

@@ -107,8 +107,10 @@ static bool run_modify(struct batch *b, struct modify *m, bson_t *reply, struct 
   m->update.answer = record_update;
   m->delete.answer = record_delete;
   m->update.answer_ctx = m->delete.answer_ctx = m;
-  enum outcome outcome = m->remove ? batch_run(b, 0, 1, delete_evaluate, &m->delete, err)
-                                   : batch_run(b, 0, 1, update_evaluate, &m->update, err);
+  const bson_t *answer;
+  enum outcome outcome = m->remove ? batch_run(b, 0, 1, delete_evaluate, &m->delete, &answer, err)
+                                   : batch_run(b, 0, 1, update_evaluate, &m->update, &answer, err);
+  if (outcome == OUTCOME_ANSWERED) return bson_concat(reply, answer);
   if (m->remove) {
     b->n->own->ops.remove++;
   } else {
@@ -126,13 +128,7 @@ bool find_and_modify_run(struct request *r, bson_t *reply, struct error *err) {
   struct modify *m = arena_zalloc(r->op->arena, sizeof *m);
   m->r = r;
   struct batch *b = arena_alloc(r->op->arena, sizeof *b);
-  if (!parse_modify(r, m, err) || !batch_begin(b, r, r->ns, err)) return false;
-  const bson_t *answer = batch_answered(b, 0);
-  if (answer) {
-    bson_concat(reply, answer);
-  } else if (!run_modify(b, m, reply, err)) {
-    return false;
-  }
+  if (!parse_modify(r, m, err) || !batch_begin(b, r, r->ns, err) || !run_modify(b, m, reply, err)) return false;
   batch_reply(b, reply);
   return true;
 }

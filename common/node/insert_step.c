@@ -40,7 +40,5 @@ enum step insert_step(struct batch *b, struct collection *c, const bson_t *doc, 
   struct change_list *l = write_changes(b->w);
   change_put(l, c, file->id, rid, doc);
   batch_record(b, l, answer, c, &key);
-  // The rid is new, so no other statement can have locked it; this batch must wait before it touches the document.
-  batch_lock_document(b, c, rid);
   return STEP_DONE;
 }

@@ -14,10 +14,13 @@ struct node_private {
   const struct node_options *options;
   struct repl_hooks repl_hooks; // the daemon's
   struct arena *arena;          // lives as long as the node
-  struct map *gates;            // sessions.c: lsid -> who may run retryable writes now
-  struct map *creating;         // local.c: ns -> collections whose creation is proposed and not applied yet
-  struct map *usage;            // usage.c: collection uuid -> operations and their latencies
-  struct map *builds;           // index_build.c: collection uuid -> running builds
+  const char *dbpath;
+  struct map *creating; // local.c: ns -> collections whose creation is proposed and not applied yet
+  struct map *reserved; // local.c: rids of new documents of `reserving`
+  const struct write *reserving;
+  uint64_t reserved_after; // its last proposal then
+  struct map *usage;       // usage.c: collection uuid -> operations and their latencies
+  struct map *builds;      // index_build.c: collection uuid -> running builds
   struct event builds_changed;
   struct event fiber_ended;
   size_t fibers; // of the node's own background work

@@ -11,8 +11,15 @@ size_t local_find(struct node *n, struct arena *a, const char *ns, const bson_t 
                   size_t limit, const bson_t ***docs);
 int64_t local_count(struct node *n, const char *ns, const bson_t *filter);
 
-// Adds to a write: the caller has the locks and proposes. The collection is created (in the same entry) when it is not
-// there. put replaces the document with the same _id. No yield.
+// Locks a document for this write, waiting while others change it. May yield: what the write has is proposed then, and
+// the caller reads the document afterwards.
+bool local_lock(struct operation *op, struct node *n, struct write *w, const char *ns, const bson_value_t *id,
+                struct error *err);
+
+// Adds to a write; the caller proposes. The collection is created (in the same entry) when it is not there. put
+// replaces the document with the same _id. No yield from the first call to the proposal, other than local_lock()'s.
+// They take the document's lock, or find that this write has it; err WriteConflict (112) when another write is changing
+// that document (local_lock() would have waited).
 bool local_put(struct node *n, struct write *w, const char *ns, const bson_t *doc, struct error *err);
 bool local_delete(struct node *n, struct write *w, const char *ns, const bson_value_t *id,
                   struct error *err); // true also when absent

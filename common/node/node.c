@@ -14,7 +14,6 @@
 #include "common/node/cursors.h"
 #include "common/node/internal.h"
 #include "common/node/node_options.h"
-#include "common/node/sessions.h"
 
 enum {
   TICK_MS = 100,
@@ -110,6 +109,7 @@ static void gossip_out(void *ctx, bson_t *body) {
 static bool open_data(struct operation *op, struct node *n, const struct node_options *o, struct error *err) {
   struct store_options store = {.dbpath = options_string(o->options, "dbpath", NULL), .role = n->program};
   if (!store.dbpath) return error_set(err, ERR_BadValue, "--dbpath is missing: the directory for this member's data");
+  n->own->dbpath = arena_strdup(n->own->arena, store.dbpath);
   const char *set = options_string(o->options, "replSet", NULL);
   if (!set) return error_set(err, ERR_BadValue, "--replSet is missing: the name of the replica set this member is of");
   n->store = store_open(&store, err);
@@ -153,8 +153,8 @@ static void make_private(struct node *n, const struct node_options *o) {
   n->own = arena_zalloc(a, sizeof *n->own);
   n->own->arena = a;
   n->own->repl_hooks = o->repl_hooks;
-  n->own->gates = map_new();
   n->own->creating = map_new();
+  n->own->reserved = map_new();
   n->own->usage = map_new();
   n->own->builds = map_new();
   n->own->started_wall_ms = clock_wall_ms();
@@ -195,7 +195,6 @@ void node_stop(struct operation *op, struct node *n) {
   store_close(n->store);
   dispatcher_free(n->dispatcher);
   parameters_free(n->parameters);
-  sessions_free(n);
   local_free(n);
   usage_free(n);
   map_free(n->own->builds, NULL);

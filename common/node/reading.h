@@ -27,8 +27,8 @@ bool find_open(struct request *r, struct arena *a, const bson_t *command, const 
                struct error *err);
 bool find_next(struct operation *op, void *ctx, const bson_t **doc, struct error *err);
 struct reading *find_reading(struct find *f);
-bool find_has_projection(const struct find *f, const bson_t **spec, bool *simple);
-void find_bounds(const struct find *f, int64_t *skip, int64_t *limit);
+struct tree_shape;
+void find_shape(const struct find *f, struct tree_shape *shape); // projection, skip and limit, for explain
 
 // --- count and distinct (count_distinct.c) ---
 bool count_open(struct request *r, struct arena *a, const bson_t *command, const char *ns, struct reading *out,

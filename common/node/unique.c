@@ -91,7 +91,7 @@ static enum step check_id(struct batch *b, struct collection *c, const bson_t *b
   struct buf encoded __attribute__((cleanup(buf_cleanup))) = {0};
   key_append(&encoded, &id, false);
   struct key key = {encoded.data, encoded.len};
-  if (!batch_lock_unique(b, c, 0, key)) return STEP_WAIT;
+  if (!write_lock_unique(b->w, c, 0, key)) return STEP_WAIT;
   uint32_t file;
   int64_t rid;
   if (!store_find_id(c, b->scratch, &id, &file, &rid, NULL)) return STEP_DONE;
@@ -105,11 +105,11 @@ static enum step check_index(struct batch *b, struct collection *c, const struct
   if (!keys_in(b, i, before, &old, err) || !keys_in(b, i, after, &new, err)) return STEP_FAILED;
   if (!i->unique) return STEP_DONE; // that the document can be indexed is all there is to know
   for (size_t k = 0; k < old.n; k++) {
-    if (!contains(&new, old.keys[k]) && !batch_lock_unique(b, c, i->id, old.keys[k])) return STEP_WAIT;
+    if (!contains(&new, old.keys[k]) && !write_lock_unique(b->w, c, i->id, old.keys[k])) return STEP_WAIT;
   }
   for (size_t k = 0; k < new.n; k++) {
     if (contains(&old, new.keys[k])) continue;
-    if (!batch_lock_unique(b, c, i->id, new.keys[k])) return STEP_WAIT;
+    if (!write_lock_unique(b->w, c, i->id, new.keys[k])) return STEP_WAIT;
     uint32_t at_file;
     int64_t at_rid;
     if (!store_find_unique(c, i, new.keys[k], &at_file, &at_rid)) continue;

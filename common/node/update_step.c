@@ -75,15 +75,15 @@ static void add_update(struct batch *b, struct collection *c, const struct exec_
     int64_t rid = collection_next_rid(c);
     change_delete(l, c, row->file, row->rid, &id);
     change_put(l, c, file, rid, after);
-    batch_lock_document(b, c, rid);
   }
   batch_record(b, l, answer, c, key);
+  batch_remember(b, after);
 }
 
 enum step update_document(struct batch *b, void *statement, struct collection *c, const struct exec_row *row,
                           struct error *err) {
   struct update_statement *s = statement;
-  if (!batch_lock_document(b, c, row->rid)) return STEP_WAIT;
+  if (!write_lock_document(b->w, c, row->rid)) return STEP_WAIT;
   int position = -1;
   match_doc_position(s->query.match, row->doc, &position);
   const bson_t *after;
@@ -120,6 +120,7 @@ enum step update_insert(struct batch *b, struct update_statement *s, struct coll
   }
   enum step step = insert_step(b, c, doc, answer_of(b, s, NULL, doc, true), err);
   if (step != STEP_DONE) return step;
+  batch_remember(b, doc);
   bson_value_t id;
   document_id(doc, &id);
   s->upserted = true;
@@ -133,6 +134,7 @@ enum step update_evaluate(struct batch *b, void *statement, struct error *err) {
   struct collection *c;
   enum step step = batch_collection(b, false, &c, err);
   if (step != STEP_DONE) return step;
+  if (batch_concerns_pending(b, s->query.match)) return STEP_WAIT;
   if (!c) {
     if (!s->upsert) return STEP_DONE;
     step = batch_collection(b, true, &c, err);
@@ -143,9 +145,12 @@ enum step update_evaluate(struct batch *b, void *statement, struct error *err) {
   } else {
     struct exec_row row;
     bool found;
-    step = target_first(b, c, &s->query, &row, &found, err);
+    step = target_first(b, &c, &s->query, &row, &found, err);
     if (step == STEP_DONE && found) return update_document(b, s, c, &row, err);
   }
   if (step != STEP_DONE || s->matched || !s->upsert) return step;
+  // Others may have run during the search.
+  step = batch_collection(b, false, &c, err);
+  if (step != STEP_DONE || !c) return step == STEP_DONE ? STEP_WAIT : step;
   return update_insert(b, s, c, err);
 }

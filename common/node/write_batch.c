@@ -4,27 +4,18 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/map.h"
 #include "common/bson/doc.h"
 #include "common/node/internal.h"
+#include "common/query/match.h"
 #include "common/sharding/version.h"
 #include "proto/reply.h"
 
 enum {
-  // A version check can stop to hold during evaluation only when metadata changes, which takes a migration or a DDL
-  // step.
+  // A version check stops to hold only when metadata changes, which takes a migration or a DDL step.
   MAX_RECHECKS = 20,
+  // Each further statement is matched against all of them; beyond this the batch waits.
+  MAX_PENDING = 200,
 };
-
-static void free_touched(void *arg) {
-  map_free(((struct batch *)arg)->touched, NULL);
-}
-
-static void forget_touched(struct batch *b) {
-  if (!map_count(b->touched)) return;
-  map_free(b->touched, NULL);
-  b->touched = map_new();
-}
 
 static bool enter(struct batch *b, struct error *err) {
   return node_enter(b->r, b->op->arena, b->ns, true, &b->access, err);
@@ -37,61 +28,54 @@ bool batch_begin(struct batch *b, struct request *r, const char *ns, struct erro
   b->retryable = r->has_lsid && r->has_txn_number;
   b->write_errors = arena_bson(a);
   b->retried = arena_bson(a);
-  b->touched = map_new();
   b->scratch = arena_child(a);
   b->plans = arena_child(a);
-  arena_on_free(a, free_touched, b);
+  b->pending_arena = arena_child(a);
+  b->pending = arena_alloc(a, MAX_PENDING * sizeof *b->pending);
   session_statement_ids(a, r->body, &b->ids);
   if (!node_writable_namespace(r, ns, err)) return false;
-  if (b->retryable && !session_enter(r, a, err)) return false;
+  if (b->retryable && !session_txn_is_current(r, err)) return false;
   b->w = write_begin(r->op, b->n->repl);
   return write_admit(b->op, b->n->repl, err) && enter(b, err);
 }
 
-const bson_t *batch_answered(struct batch *b, size_t i) {
-  if (!b->retryable) return NULL;
-  int32_t id = session_statement_id(&b->ids, i);
-  const bson_t *answer = session_answer(b->r, b->op->arena, id);
-  if (!answer) return NULL;
-  char text[16];
-  const char *key;
-  bson_uint32_to_string(b->n_retried++, &key, text, sizeof text);
-  BSON_APPEND_INT32(b->retried, key, id);
-  return answer;
-}
-
 // --- locks ---
 
-// Whether unproposed effects of an earlier statement touch this; notes it for this attempt otherwise.
-static bool touched_before(struct batch *b, const void *key, size_t len) {
-  uintptr_t attempt = (uintptr_t)map_get(b->touched, key, len);
-  if (attempt) return attempt != b->attempt;
-  map_put(b->touched, key, len, (void *)b->attempt);
+bool batch_concerns_pending(const struct batch *b, const struct match *m) {
+  if (b->n_pending == MAX_PENDING) return true;
+  for (size_t i = 0; i < b->n_pending; i++) {
+    if (match_doc(m, b->pending[i])) return true;
+  }
   return false;
 }
 
-bool batch_lock_document(struct batch *b, const struct collection *c, int64_t rid) {
-  return !touched_before(b, &rid, sizeof rid) && write_lock_document(b->w, c, rid);
+void batch_remember(struct batch *b, const bson_t *after) {
+  if (b->n_pending == MAX_PENDING) return; // a multi update's: full, so the next statement waits whatever it is
+  b->pending[b->n_pending++] = arena_bson_copy(b->pending_arena, bson_get_data(after), after->len);
 }
 
-bool batch_lock_unique(struct batch *b, const struct collection *c, uint32_t index_id, struct key key) {
-  // An 'u', the index and the key: longer than a rid, so never taken for one.
-  size_t len = 1 + sizeof index_id + 4 + key.len;
-  uint8_t small[160], *text = len <= sizeof small ? small : arena_alloc(b->scratch, len);
-  memset(text, 'u', 5);
-  memcpy(text + 5, &index_id, sizeof index_id);
-  if (key.len) memcpy(text + 9, key.data, key.len);
-  return !touched_before(b, text, len) && write_lock_unique(b->w, c, index_id, key);
+static void forget_pending(struct batch *b) {
+  b->n_pending = 0;
+  arena_reset(b->pending_arena);
+}
+
+// A command of the same session may have executed the statement since it was looked for: under the lock that is sure.
+static enum step check_session(struct batch *b, struct error *err) {
+  if (!b->retryable) return STEP_DONE;
+  if (!write_lock_session(b->w, b->r->lsid)) return STEP_WAIT;
+  if (!session_txn_is_current(b->r, err)) return STEP_FAILED;
+  return session_answer(b->r, b->scratch, session_statement_id(&b->ids, b->statement)) ? STEP_WAIT : STEP_DONE;
 }
 
 enum step batch_may_act(struct batch *b, struct error *err) {
+  enum step step = check_session(b, err);
+  if (step != STEP_DONE) return step;
   if (!write_lock_namespace(b->w, b->ns, false)) return STEP_WAIT;
   if (!repl_is_primary(b->n->repl)) {
     error_set(err, ERR_NotWritablePrimary, "not primary while writing to %s", b->ns);
     return STEP_FAILED;
   }
-  if (!node_still(b->n, b->access, true, err)) return STEP_AGAIN;
-  return STEP_DONE;
+  return node_still(b->n, b->access, true, err) ? STEP_DONE : STEP_AGAIN;
 }
 
 void batch_record(struct batch *b, struct change_list *l, const bson_t *answer, const struct collection *c,
@@ -103,38 +87,27 @@ void batch_record(struct batch *b, struct change_list *l, const bson_t *answer, 
 
 // --- yields: each proposes first ---
 
-// Locks of a statement that failed have no effects to go with: they are freed.
-static bool propose(struct batch *b, struct error *err) {
-  forget_touched(b);
-  if (write_is_empty(b->w)) {
-    write_abandon(b->w);
-  } else if (!write_propose(b->w, err)) {
-    return false;
-  }
-  if (b->retryable) session_proposed(b->r, write_last_index(b->w));
+bool batch_pause(struct batch *b, struct error *err) {
+  // Proposing frees the locks of a statement that failed.
+  return write_propose(b->w, err) && op_yield(b->op, err) && write_admit(b->op, b->n->repl, err);
+}
+
+bool batch_wait(struct batch *b, struct error *err) {
+  if (!write_wait(b->op, b->w, err)) return false;
+  forget_pending(b);
   return true;
 }
 
-bool batch_pause(struct batch *b, struct error *err) {
-  return propose(b, err) && op_yield(b->op, err) && write_admit(b->op, b->n->repl, err);
-}
-
-// write_wait() proposes by itself, and must know which lock was refused: nothing comes between.
-bool batch_wait(struct batch *b, struct error *err) {
-  forget_touched(b);
-  bool ok = write_wait(b->op, b->w, err);
-  if (b->retryable) session_proposed(b->r, write_last_index(b->w));
-  return ok;
+bool batch_commit(struct batch *b, struct error *err) {
+  if (!write_commit(b->op, b->w, err)) return false;
+  forget_pending(b);
+  return true;
 }
 
 static bool check_again(struct batch *b, struct error *err) {
-  if (!propose(b, err) || !write_commit(b->op, b->w, err)) return false;
+  if (!batch_commit(b, err)) return false;
   node_leave(b->n, b->access);
   return enter(b, err);
-}
-
-bool batch_commit(struct batch *b, struct error *err) {
-  return propose(b, err) && write_commit(b->op, b->w, err);
 }
 
 // --- the collection ---
@@ -142,7 +115,7 @@ bool batch_commit(struct batch *b, struct error *err) {
 // The first insert of a namespace creates it: an entry of its own, before the documents are evaluated.
 static enum step create_implicitly(struct batch *b, struct error *err) {
   struct node *n = b->n;
-  if (!propose(b, err) || !write_commit(b->op, b->w, err)) return STEP_FAILED;
+  if (!batch_commit(b, err)) return STEP_FAILED;
   if (n->hooks.may_create && !n->hooks.may_create(b->op, n->hooks.ctx, b->r, b->ns, err)) return STEP_FAILED;
   while (!write_lock_namespace(b->w, b->ns, true)) {
     if (!write_wait(b->op, b->w, err)) return STEP_FAILED;
@@ -209,12 +182,25 @@ enum outcome batch_refuse(struct batch *b, size_t i, size_t total, struct error 
   return record_error(b, i, total, err);
 }
 
+// What the statement answered when it was executed before; NULL: it was not.
+static const bson_t *find_answer(struct batch *b) {
+  if (!b->retryable) return NULL;
+  int32_t id = session_statement_id(&b->ids, b->statement);
+  const bson_t *answer = session_answer(b->r, b->op->arena, id);
+  if (!answer) return NULL;
+  char text[16];
+  const char *key;
+  bson_uint32_to_string(b->n_retried++, &key, text, sizeof text);
+  BSON_APPEND_INT32(b->retried, key, id);
+  return answer;
+}
+
 enum outcome batch_run(struct batch *b, size_t i, size_t total, batch_evaluate evaluate, void *statement,
-                       struct error *err) {
+                       const bson_t **answer, struct error *err) {
   b->statement = i;
   if (op_yield_due(b->op) && !batch_pause(b, err)) return OUTCOME_ABORT;
   for (int rechecks = 0;;) {
-    b->attempt++;
+    if ((*answer = find_answer(b))) return OUTCOME_ANSWERED;
     arena_reset(b->scratch);
     *err = (struct error){0};
     enum step step = evaluate(b, statement, err);

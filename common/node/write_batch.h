@@ -3,16 +3,19 @@
 //
 // Invariants
 // - A statement's effects are added in one uninterrupted step with its last read, under the locks of what it reads and
-//   changes, after batch_may_act() has said that this member is primary and the version check still holds.
-// - Nothing unproposed is kept over a yield: whatever yields proposes first. So what batch_may_act() said is true
-//   until the proposal, and a critical section that drains the namespace lock sees every effect.
-// - What the unproposed part of the batch touches is remembered: a statement that meets it waits until it is applied,
-//   because evaluation sees applied data only.
+//   changes, after batch_may_act() has said that this member is primary, the version check still holds and the
+//   statement has not been executed before.
+// - Nothing unproposed is kept over a yield: whatever yields proposes first. So what batch_may_act() said is true until
+//   the proposal, and a critical section that drains the namespace lock sees every effect.
+// - Evaluation sees applied data only. A statement that concerns effects of earlier ones of the batch waits until they
+//   are applied: it meets their locks, or its filter matches one of the `pending` new versions.
 #ifndef SHARDLET_NODE_WRITE_BATCH_H
 #define SHARDLET_NODE_WRITE_BATCH_H
 
 #include "common/node/node.h"
 #include "common/node/sessions.h"
+
+struct match;
 
 enum step {
   STEP_DONE,   // evaluated: its effects are in the list
@@ -30,8 +33,9 @@ struct batch {
   struct access *access;
   struct arena *plans;   // one attempt's: plan and scan
   struct arena *scratch; // one document's
-  struct map *touched;   // locks under unproposed effects -> number of the attempt that took them
-  uintptr_t attempt;
+  struct arena *pending_arena;
+  const bson_t **pending; // new versions that are not applied yet
+  size_t n_pending;
   bool ordered, retryable;
   struct statement_ids ids;
   size_t statement; // the one being evaluated
@@ -42,20 +46,22 @@ struct batch {
   bool stale; // a StaleConfig is among the errors
 };
 
-// Checks primary, namespace and versions, opens the session's gate. Everything lives in r->op's arena.
+// Checks namespace, transaction number and versions. Everything lives in r->op's arena.
 bool batch_begin(struct batch *b, struct request *r, const char *ns, struct error *err);
 
 // One statement: evaluates until it is done or fails. evaluate() may yield only through the batch_ functions.
 typedef enum step (*batch_evaluate)(struct batch *b, void *statement, struct error *err);
-enum outcome { OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_STOP, OUTCOME_ABORT };
-// DONE; FAILED: recorded in writeErrors, the next statement may follow; STOP: recorded, no more statements (ordered, or
-// the versions are stale: then for all of `total`); ABORT: the whole command fails with err.
+enum outcome {
+  OUTCOME_DONE,
+  OUTCOME_ANSWERED, // it was executed before: *answer is what it answered then
+  OUTCOME_FAILED,   // recorded in writeErrors, the next statement may follow
+  OUTCOME_STOP,     // recorded, no more statements: ordered, or the versions are stale (then for all of `total`)
+  OUTCOME_ABORT,    // the whole command fails with err
+};
 enum outcome batch_run(struct batch *b, size_t i, size_t total, batch_evaluate evaluate, void *statement,
-                       struct error *err);
+                       const bson_t **answer, struct error *err);
 // A statement that cannot even be parsed.
 enum outcome batch_refuse(struct batch *b, size_t i, size_t total, struct error *err);
-// The recorded answer of a retried statement; NULL: it has not been executed. Counts it as retried.
-const bson_t *batch_answered(struct batch *b, size_t i);
 
 // The collection, as it is applied. create: made when it is not there (may yield; STEP_WAIT then means: look again).
 enum step batch_collection(struct batch *b, bool create, struct collection **out, struct error *err);
@@ -64,10 +70,10 @@ bool batch_pause(struct batch *b, struct error *err);
 // Proposes and waits for the lock that was refused. batch_run() does so for STEP_WAIT.
 bool batch_wait(struct batch *b, struct error *err);
 
-// Locks for the statement's evaluation. false: STEP_WAIT.
-bool batch_lock_document(struct batch *b, const struct collection *c, int64_t rid);
-bool batch_lock_unique(struct batch *b, const struct collection *c, uint32_t index_id, struct key key);
-// The last thing before effects are added: namespace lock, primary, versions.
+// Whether the filter matches a new version that an earlier statement made and that cannot be read yet: STEP_WAIT.
+bool batch_concerns_pending(const struct batch *b, const struct match *m);
+void batch_remember(struct batch *b, const bson_t *after);
+// The last thing before effects are added: session and namespace lock, primary, versions.
 enum step batch_may_act(struct batch *b, struct error *err);
 // Adds the statement's record for retries to the entry.
 void batch_record(struct batch *b, struct change_list *l, const bson_t *answer, const struct collection *c,
@@ -113,8 +119,9 @@ struct exec_row;
 // Changes one document: acts in the step in which it is called. STEP_WAIT: a lock is taken.
 typedef enum step (*act_on)(struct batch *b, void *ctx, struct collection *c, const struct exec_row *row,
                             struct error *err);
-// The first document in the query's order. *found false: there is none. May yield, but not after it has read the row.
-enum step target_first(struct batch *b, struct collection *c, const struct query *q, struct exec_row *row, bool *found,
+// The first document in the query's order. *found false: there is none. May yield, but not after it has read the row;
+// *c is then the collection as it is now.
+enum step target_first(struct batch *b, struct collection **c, const struct query *q, struct exec_row *row, bool *found,
                        struct error *err);
 // All documents, each once: `done` remembers those that were acted on, also over a second evaluation.
 enum step target_each(struct batch *b, struct collection *c, const struct query *q, struct map *done, act_on act,

@@ -9,9 +9,16 @@
 #include "common/node/executor.h"
 #include "common/node/internal.h"
 
-static bool pause_scan(struct batch *b, struct executor *e, struct error *err) {
+// After others ran: the collection as it is now, with the indexes and files that it has now. false: it is gone.
+static bool look_again(struct batch *b, const struct executor *e, struct collection **c, struct error *err) {
+  if (!executor_alive(e, err)) return false;
+  *c = store_collection_by_uuid(b->n->store, executor_collection(e)->uuid);
+  return *c || error_set(err, ERR_QueryPlanKilled, "collection %s was dropped", b->ns);
+}
+
+static bool pause_scan(struct batch *b, struct executor *e, struct collection **c, struct error *err) {
   executor_save(e);
-  return batch_pause(b, err) && executor_alive(e, err);
+  return batch_pause(b, err) && look_again(b, e, c, err);
 }
 
 static bool open_targets(struct batch *b, struct collection *c, const struct query *q, struct executor **e, bool *sorts,
@@ -32,7 +39,7 @@ static bool reread(struct batch *b, struct collection *c, const struct query *q,
 }
 
 // The least row by the query's sort, after the whole scan.
-static enum step least_row(struct batch *b, struct collection *c, const struct query *q, struct executor *e,
+static enum step least_row(struct batch *b, struct collection **c, const struct query *q, struct executor *e,
                            struct exec_row *row, bool *found, struct error *err) {
   struct buf best __attribute__((cleanup(buf_cleanup))) = {0}, key __attribute__((cleanup(buf_cleanup))) = {0};
   struct exec_row at;
@@ -41,7 +48,7 @@ static enum step least_row(struct batch *b, struct collection *c, const struct q
     if (status == EXEC_ERROR) return STEP_FAILED;
     if (status == EXEC_END) break;
     if (status == EXEC_PAUSE) {
-      if (!pause_scan(b, e, err)) return STEP_FAILED;
+      if (!pause_scan(b, e, c, err)) return STEP_FAILED;
       continue;
     }
     buf_clear(&key);
@@ -54,15 +61,15 @@ static enum step least_row(struct batch *b, struct collection *c, const struct q
     *found = true;
   }
   executor_save(e);
-  return !*found || reread(b, c, q, row) ? STEP_DONE : STEP_WAIT;
+  return !*found || reread(b, *c, q, row) ? STEP_DONE : STEP_WAIT;
 }
 
-enum step target_first(struct batch *b, struct collection *c, const struct query *q, struct exec_row *row, bool *found,
+enum step target_first(struct batch *b, struct collection **c, const struct query *q, struct exec_row *row, bool *found,
                        struct error *err) {
   struct executor *e;
   bool sorts;
   *found = false;
-  if (!open_targets(b, c, q, &e, &sorts, err)) return STEP_FAILED;
+  if (!open_targets(b, *c, q, &e, &sorts, err)) return STEP_FAILED;
   if (sorts) return least_row(b, c, q, e, row, found, err);
   for (;;) {
     switch (executor_next(e, b->op, row, err)) {
@@ -70,7 +77,7 @@ enum step target_first(struct batch *b, struct collection *c, const struct query
     case EXEC_END: return STEP_DONE;
     case EXEC_ERROR: return STEP_FAILED;
     case EXEC_PAUSE:
-      if (!pause_scan(b, e, err)) return STEP_FAILED;
+      if (!pause_scan(b, e, c, err)) return STEP_FAILED;
     }
   }
 }
@@ -81,13 +88,13 @@ struct place {
 };
 
 // Acts on one row, waiting for its locks here, so that a long scan need not begin again.
-static enum step act_with_waits(struct batch *b, struct collection *c, const struct query *q, struct executor *e,
+static enum step act_with_waits(struct batch *b, struct collection **c, const struct query *q, struct executor *e,
                                 struct exec_row *row, act_on act, void *ctx, struct error *err) {
   enum step step;
-  while ((step = act(b, ctx, c, row, err)) == STEP_WAIT) {
+  while ((step = act(b, ctx, *c, row, err)) == STEP_WAIT) {
     executor_save(e);
-    if (!batch_wait(b, err) || !executor_alive(e, err)) return STEP_FAILED;
-    if (!reread(b, c, q, row)) return STEP_DONE;
+    if (!batch_wait(b, err) || !look_again(b, e, c, err)) return STEP_FAILED;
+    if (!reread(b, *c, q, row)) return STEP_DONE;
   }
   return step;
 }
@@ -101,14 +108,14 @@ enum step target_each(struct batch *b, struct collection *c, const struct query 
     struct exec_row row;
     enum exec_status status = executor_next(e, b->op, &row, err);
     if (status == EXEC_END) return STEP_DONE;
-    if (status == EXEC_ERROR || (status == EXEC_PAUSE && !pause_scan(b, e, err))) return STEP_FAILED;
+    if (status == EXEC_ERROR || (status == EXEC_PAUSE && !pause_scan(b, e, &c, err))) return STEP_FAILED;
     if (status == EXEC_PAUSE) continue;
     struct place place;
     memset(&place, 0, sizeof place); // padding is part of the key
     place.rid = row.rid;
     place.file = row.file;
     if (map_get(done, &place, sizeof place)) continue;
-    enum step step = act_with_waits(b, c, q, e, &row, act, ctx, err);
+    enum step step = act_with_waits(b, &c, q, e, &row, act, ctx, err);
     if (step != STEP_DONE) return step;
     map_put(done, &place, sizeof place, done);
     arena_reset(b->scratch);
