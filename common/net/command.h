@@ -42,7 +42,7 @@ struct request {
   bson_t lsid_doc;
   bool has_txn_number;
   int64_t txn_number;
-  bool autocommit_given; // part of a transaction
+  bool autocommit_given; // part of a transaction: dispatch refuses it, so handlers never see one
   enum read_mode read_mode;
   bool has_read_preference;
   bson_t read_preference;
@@ -56,7 +56,8 @@ struct request {
   bool has_database_version;
   bson_t database_version;
   int64_t max_time_ms;   // 0 = none
-  const bson_t *comment; // NULL = none
+  const bson_t *comment; // {comment: <any value>}; NULL = none
+  bool has_api_field;    // apiVersion, apiStrict or apiDeprecationErrors: dispatch checks them
 
   uint64_t operation_time; // a handler's to set: what the daemon's finish hook answers as operationTime; 0 = unknown
 };
@@ -80,7 +81,8 @@ struct dispatch_hooks {
   void *daemon;
   // Before the handler: may the command run now (member state, shutdown)? NULL = always.
   bool (*admit)(void *daemon, struct request *r, struct error *err);
-  // After the handler, on every reply: $clusterTime, operationTime, errorLabels. err is NULL on success.
+  // After the handler, on every reply: $clusterTime, operationTime, errorLabels. err is NULL on success. When the envelope is
+  // refused, r->command, name, db and ns may be NULL.
   void (*finish)(void *daemon, struct request *r, bson_t *reply, const struct error *err);
 };
 
@@ -101,10 +103,12 @@ void dispatcher_metrics(const struct dispatcher *d, bson_t *out); // metrics.com
 void dispatcher_list(const struct dispatcher *d, bson_t *out);    // listCommands
 
 // Helpers for handlers. Unknown fields are ignored unless a handler says otherwise.
+// $readPreference's mode; FailedToParse.
+bool read_mode_parse(const bson_t *preference, enum read_mode *mode, struct error *err);
 bool request_needs_collection(const struct request *r,
                               struct error *err); // coll given and a valid name: InvalidNamespace 73
 bool request_required_doc(const struct request *r, const char *field, bson_t *out,
-                          struct error *err); // 40414 when missing, 14 when no document
+                          struct error *err); // 40414 when missing, 14 when neither document nor array
 bool request_required_str(const struct request *r, const char *field, const char **out, struct error *err);
 bool namespace_valid(const char *ns, struct error *err);
 // The documents of an array field or of the kind-1 section with this name: the same command in both forms.
@@ -115,6 +119,7 @@ struct documents {
   bson_iter_t it;
   size_t count;
 };
+// At most 100,000 (InvalidLength); that there is one at all is the handler's to check.
 bool request_documents(const struct request *r, const char *field, struct documents *out, struct error *err);
 bool documents_next(struct documents *d, bson_t *doc);
 

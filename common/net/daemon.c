@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,6 +212,7 @@ static int run(struct process *p) {
            shardlet_own_version, (int64_t)getpid());
   (void)signal(SIGPIPE, SIG_IGN);
   (void)setenv("UV_THREADPOOL_SIZE", "16", 0);
+  (void)mallopt(M_ARENA_MAX, 2); // the pool's threads allocate little: they need no heaps of their own
   if (options_has(o, "verbose")) log_set_verbosity(LOG_DEBUG);
   p->loop = loop_new();
   watch_signals(p);

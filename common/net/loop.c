@@ -214,21 +214,22 @@ void loop_stop(struct loop *l) {
   l->stopping = true;
 }
 
-static void free_handles(struct loop *l) {
+// Ends the loop's own handles, and what others closed a moment ago. Requests in the thread pool end by themselves; a
+// handle that its owner forgot stays behind.
+static void drain(struct loop *l) {
   uv_close((uv_handle_t *)&l->posted_async, NULL);
   uv_close((uv_handle_t *)&l->trim_timer, NULL);
   timers_close(l);
-  // What others closed a moment ago ends here as well. A handle that nobody closed would hang; it is left behind
-  // instead.
   for (int i = 0; i < 100 && uv_loop_alive(&l->uv); i++) (void)uv_run(&l->uv, UV_RUN_NOWAIT);
-  if (uv_loop_close(&l->uv) != 0) log_warn("CONTROL", "The event loop ended with open handles", NULL);
+  while (l->uv.active_reqs.count) (void)uv_run(&l->uv, UV_RUN_ONCE);
 }
 
 void loop_free(struct loop *l) {
-  while (task_run_first(&l->at_free)) continue;
   run_posted(&l->posted_async);
   while (task_run_first(&l->deferred)) continue;
-  free_handles(l);
+  drain(l);
+  while (task_run_first(&l->at_free)) continue;
+  if (uv_loop_close(&l->uv) != 0) log_warn("CONTROL", "The event loop ended with open handles", NULL);
   struct fiber *f;
   while ((f = list_take(&l->idle))) fiber_destroy(f);
   uv_mutex_destroy(&l->posted_lock);

@@ -65,7 +65,7 @@ struct loop {
 // The running fiber goes behind everything that is ready, and behind a look at the network.
 void fiber_yield(struct loop *l);
 
-// Runs fn(arg) in loop_free(), newest first: for objects that are used until the loop has ended.
+// Runs fn(arg) in loop_free(), newest first, when all handles have ended: for memory that is used until then.
 void loop_at_free(struct loop *l, void (*fn)(void *arg), void *arg);
 
 #endif

@@ -17,6 +17,7 @@
 
 enum {
   INTERVAL_MS = 10000,        // of a healthy set
+  BUSY_INTERVAL_MS = 2000,    // of a member from which somebody waits for an answer
   UNKNOWN_INTERVAL_MS = 2000, // of a member that does not answer
   WANTED_INTERVAL_MS = 100,   // while an operation waits for a member
   HELLO_TIMEOUT_MS = 2000,    // a stopped process accepts connections and never answers
@@ -73,15 +74,15 @@ static void watch_member(struct operation *op, void *arg);
 
 static void add_member(struct replica_set *s, const char *host) {
   if (find_member(s, host)) return;
-  struct member *m = calloc(1, sizeof *m), **end = &s->members;
-  if (!m) abort();
+  size_t cap = 0;
+  struct member *m = array_grow(NULL, &cap, 1, sizeof *m), **end = &s->members;
   m->host = strdup(host);
   m->rtt_ms = -1;
   m->set = s;
   while (*end) end = &(*end)->next;
   *end = m;
   s->refs++;
-  (void)operation_start(s->loop, "ReplicaSetMonitor", watch_member, m);
+  m->op = operation_start(s->loop, "ReplicaSetMonitor", watch_member, m);
 }
 
 static void append_hosts(const bson_t *hello, const char *field, struct buf *to) {
@@ -111,7 +112,7 @@ static void take_members(struct replica_set *s, const bson_t *hello) {
     buf_printf(&one, ",%s,", m->host);
     if (m->gone || strcasestr(buf_str(&wrapped), buf_str(&one))) continue;
     m->gone = true;
-    member_look(m);
+    if (m->op) operation_kill(m->op, ERR_CallbackCanceled);
   }
   char *save, *copy = (char *)list.data;
   for (char *host = strtok_r(copy, ",", &save); host; host = strtok_r(NULL, ",", &save)) add_member(s, host);
@@ -164,6 +165,14 @@ static void take_hello(struct member *m, const bson_t *hello, int64_t took_us) {
   event_signal(&s->changed);
 }
 
+// Calls that hang on a member that went silent are given up when another one is primary.
+static void interrupt_silent(struct replica_set *s) {
+  if (!replica_set_primary(s)) return;
+  for (struct member *m = s->members; m; m = m->next) {
+    if (m->silent && m->kind != KIND_PRIMARY) remotes_interrupt(s->remotes, m->host);
+  }
+}
+
 static void ask(struct operation *op, struct member *m) {
   struct replica_set *s = m->set;
   bson_t *hello = arena_bson(op->arena);
@@ -173,34 +182,60 @@ static void ask(struct operation *op, struct member *m) {
   struct error err = {0};
   int64_t start = clock_mono_us();
   if (remote_call(op, s->remotes, m->host, &cmd, &reply, &err)) {
+    m->silent = false;
     take_hello(m, reply, clock_mono_us() - start);
+    interrupt_silent(s);
     return;
   }
+  if (op->killed) return;
   if (m->kind != KIND_UNKNOWN) {
     log_warn("NETWORK", "A member of a replica set does not answer", "replicaSet:s host:s error:e", s->name, m->host,
              &err);
   }
+  m->silent = err.code == ERR_NetworkTimeout;
+  bool was_primary = m->kind == KIND_PRIMARY;
   m->kind = KIND_UNKNOWN;
+  interrupt_silent(s);
+  if (was_primary) {
+    for (struct member *other = s->members; other; other = other->next) {
+      if (other != m) member_look(other);
+    }
+  }
   event_signal(&s->changed);
 }
 
-static int64_t next_interval(const struct member *m) {
+static int64_t interval_ms(const struct member *m) {
   if (m->set->waiting) return WANTED_INTERVAL_MS;
-  return m->kind == KIND_UNKNOWN || m->kind == KIND_OTHER ? UNKNOWN_INTERVAL_MS : INTERVAL_MS;
+  if (m->kind == KIND_UNKNOWN || m->kind == KIND_OTHER) return UNKNOWN_INTERVAL_MS;
+  return remotes_waiting(m->set->remotes, m->host) ? BUSY_INTERVAL_MS : INTERVAL_MS;
+}
+
+// Waits until it is time to ask again. What decides about the interval changes meanwhile: who begins to wait for a
+// member signals `look`, calls are looked at now and then.
+static bool wait_interval(struct operation *op, struct member *m) {
+  int64_t asked = loop_now_ms(op->loop);
+  struct error err;
+  while (!m->look_now) {
+    int64_t left = asked + interval_ms(m) - loop_now_ms(op->loop);
+    if (left <= 0) break;
+    bool timed_out;
+    if (!event_wait_for(op, &m->look, left < BUSY_INTERVAL_MS ? left : BUSY_INTERVAL_MS, &timed_out, &err) &&
+        !timed_out) {
+      return false;
+    }
+  }
+  return true;
 }
 
 static void watch_member(struct operation *op, void *arg) {
   struct member *m = arg;
-  struct error err;
-  bool timed_out;
   while (!m->set->closing && !m->gone) {
     m->look_now = false;
     ask(op, m);
     arena_reset(op->arena);
-    if (m->look_now) continue;
-    // The interval may shorten while we wait: an operation that begins to wait signals `look`.
-    if (!event_wait_for(op, &m->look, next_interval(m), &timed_out, &err)) break;
+    if (!wait_interval(op, m)) break;
   }
+  m->op = NULL;
   replica_set_unref(m->set);
 }
 
@@ -210,8 +245,8 @@ struct replica_set *replica_set_watch(struct loop *l, struct remotes *r, const c
   const char *name, **hosts;
   size_t n;
   if (!replica_set_parse(a, connection_string, &name, &hosts, &n, err)) return NULL;
-  struct replica_set *s = calloc(1, sizeof *s);
-  if (!s) abort();
+  size_t cap = 0;
+  struct replica_set *s = array_grow(NULL, &cap, 1, sizeof *s);
   s->name = strdup(name);
   s->given = strdup(connection_string);
   s->loop = l;
@@ -224,7 +259,9 @@ struct replica_set *replica_set_watch(struct loop *l, struct remotes *r, const c
 void replica_set_unwatch(struct replica_set *s) {
   if (!s) return;
   s->closing = true;
-  for (struct member *m = s->members; m; m = m->next) member_look(m);
+  for (struct member *m = s->members; m; m = m->next) {
+    if (m->op) operation_kill(m->op, ERR_CallbackCanceled);
+  }
   event_signal(&s->changed);
   replica_set_unref(s);
 }

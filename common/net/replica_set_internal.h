@@ -15,6 +15,8 @@ struct member {
   int64_t last_update_ms; // wall clock of the last answer
   bool gone;              // no longer in the set: its fiber ends
   bool look_now;          // do not wait for the interval
+  bool silent;            // its last hello timed out: calls may hang on it
+  struct operation *op;   // its monitor
   struct event look;
   struct replica_set *set;
   struct member *next;

@@ -11,6 +11,7 @@ enum {
   LATENCY_WINDOW_MS = 15,
   HEARTBEAT_MS = 10000, // what staleness is reckoned with
   MAX_ATTEMPTS = 4,     // the first and three retries
+  MIN_STALENESS_SECONDS = 90,
 };
 
 static bool tags_match(const struct member *m, const bson_t *wanted) {
@@ -105,8 +106,28 @@ static const char *mode_name(enum read_mode mode) {
   return names[mode];
 }
 
+// What a $readPreference must not say. maxStalenessSeconds -1 means none, as the drivers have it.
+static bool check_preference(enum read_mode mode, const bson_t *preference, struct error *err) {
+  bson_iter_t it;
+  if (!preference) return true;
+  bool tags = doc_get(preference, "tags", &it), stale = doc_has(preference, "maxStalenessSeconds");
+  if (tags && !BSON_ITER_HOLDS_ARRAY(&it)) {
+    return error_set(err, ERR_TypeMismatch, "$readPreference.tags must be an array of documents");
+  }
+  int64_t seconds = doc_i64(preference, "maxStalenessSeconds", -1);
+  if (stale && seconds != -1 && mode == READ_PRIMARY) {
+    return error_set(err, ERR_BadValue, "maxStalenessSeconds cannot be used with the read preference mode 'primary'");
+  }
+  if (stale && seconds != -1 && seconds < MIN_STALENESS_SECONDS) {
+    return error_set(err, ERR_MaxStalenessOutOfRange, "maxStalenessSeconds value can not be less than %d",
+                     MIN_STALENESS_SECONDS);
+  }
+  return true;
+}
+
 bool replica_set_select(struct operation *op, struct replica_set *s, enum read_mode mode, const bson_t *preference,
                         const char **host, struct error *err) {
+  if (!check_preference(mode, preference, err)) return false;
   const struct member *m = choose(s, mode, preference);
   int64_t give_up = loop_now_ms(op->loop) + SELECT_TIMEOUT_MS;
   while (!m) {
@@ -134,23 +155,28 @@ bool replica_set_select(struct operation *op, struct replica_set *s, enum read_m
   return true;
 }
 
-// Whether the command surely had no effect, so that even a write may be sent again.
-static bool surely_not_run(const struct error *err) {
-  return err->code == ERR_HostUnreachable || err->code == ERR_HostNotFound || err->code == ERR_NotWritablePrimary ||
-         err->code == ERR_NotPrimaryNoSecondaryOk || err->code == ERR_NotPrimaryOrSecondary;
+// Whether the command surely had no effect, so that even a write may be sent again: it never reached the other side, or
+// was refused there before it began.
+static bool surely_not_run(const struct error *err, bool may_have_run) {
+  return !may_have_run || err->code == ERR_NotWritablePrimary || err->code == ERR_NotPrimaryNoSecondaryOk ||
+         err->code == ERR_NotPrimaryOrSecondary;
 }
 
 bool replica_set_call(struct operation *op, struct replica_set *s, enum read_mode mode, const bson_t *preference,
                       bool idempotent, const struct remote_command *cmd, const bson_t **reply, const char **host,
                       struct error *err) {
+  bool may_have_run;
+  struct remote_command sent = *cmd;
+  if (!sent.may_have_run) sent.may_have_run = &may_have_run;
   for (int attempt = 1;; attempt++) {
     *reply = NULL;
+    *sent.may_have_run = false;
     if (!replica_set_select(op, s, mode, preference, host, err)) return false;
-    if (remote_call(op, s->remotes, *host, cmd, reply, err)) return true;
+    if (remote_call(op, s->remotes, *host, &sent, reply, err)) return true;
     bool lost = error_is_network(err->code) || error_is_not_primary(err->code) || err->code == ERR_ShutdownInProgress ||
                 err->code == ERR_InterruptedAtShutdown;
     if (!lost || op->killed) return false;
     replica_set_report(s, *host, err);
-    if (attempt == MAX_ATTEMPTS || !(idempotent || surely_not_run(err))) return false;
+    if (attempt == MAX_ATTEMPTS || !(idempotent || surely_not_run(err, *sent.may_have_run))) return false;
   }
 }

@@ -37,12 +37,15 @@ bool connection_alive(const struct connection *c);
 void connection_set_data(struct connection *c, void *data, void (*free_data)(void *));
 void *connection_data(const struct connection *c);
 void connection_set_compressor(struct connection *c, enum compressor comp); // after the handshake's reply
-// Takes the socket over: the handler's connection becomes a raw byte stream (raft's transport). on_data gets what
-// arrives, also what was read already; on_close once. Nothing more is parsed.
+// Takes the socket over behind this request's reply: it becomes a raw byte stream (raft's transport). on_data gets what
+// arrives, also what was read already; on_close exactly once, when the connection has ended for whatever reason (also
+// connection_close(), but not inside that call), after which *c is gone. Both run in the loop and must not wait. Nothing more
+// is parsed.
 void connection_upgrade(struct connection *c, void (*on_data)(void *ctx, const uint8_t *data, size_t len),
                         void (*on_close)(void *ctx), void *ctx);
-void connection_send_raw(struct connection *c, const void *data, size_t len); // of an upgraded one; copied
-void connection_close(struct connection *c);
+// Of an upgraded one; copied; dropped when more than 64 MiB wait.
+void connection_send_raw(struct connection *c, const void *data, size_t len);
+void connection_close(struct connection *c); // an ordinary one: behind the running request's reply
 // Sends a further message on an ordinary connection (exhaust replies).
 void connection_send(struct connection *c, int32_t response_to, uint32_t flags, const bson_t *body);
 

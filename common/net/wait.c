@@ -92,6 +92,13 @@ bool event_wait_for(struct operation *op, struct event *e, int64_t ms, bool *tim
   return false;
 }
 
+void event_await(struct operation *op, struct event *e) {
+  struct wait w = {.op = op, .at_ms = INT64_MAX, .outcome = WAIT_RUNS};
+  event_add(e, &w);
+  while (w.outcome == WAIT_RUNS) fiber_park(op->loop); // op->waiting stays NULL: a kill does not see this wait
+  operation_has_thread(op);
+}
+
 void event_signal(struct event *e) {
   while (e->first) wait_end(e->first, WAIT_SIGNALLED);
 }
