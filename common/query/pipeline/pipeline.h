@@ -23,22 +23,24 @@ struct pipeline;
 // $shardedDataDistribution, $documents, $changeStream...) are recognised as `initial`: see below.
 struct pipeline *pipeline_parse(struct arena *a, const bson_t *stages, struct variables *vars, struct error *err);
 
-// The first stage when it produces its own documents, e.g. "$collStats" with its argument; NULL when the source is a collection.
+// The first stage when it produces its own documents, e.g. "$collStats" with its argument; NULL when the source is a
+// collection.
 const char *pipeline_initial_stage(const struct pipeline *p, bson_value_t *argument);
 // The last stage when it writes ("$out", "$merge"); NULL otherwise.
 const char *pipeline_writing_stage(const struct pipeline *p, bson_value_t *argument);
 
 // Leading $match stages joined, which the caller answers from an index; the pipeline then skips them. May be empty.
 const bson_t *pipeline_take_match(struct pipeline *p);
-// A leading $sort (after the matches), with the limit that follows it (0 = none), which the caller may answer from an index.
+// A leading $sort (after the matches), with the limit that follows it (0 = none), which the caller may answer from an
+// index.
 bool pipeline_leading_sort(const struct pipeline *p, const bson_t **sort, int64_t *limit);
 void pipeline_drop_leading_sort(struct pipeline *p); // ... when it did
 // The number of documents needed at most from the source (a leading $limit), 0 = all.
 int64_t pipeline_source_limit(const struct pipeline *p);
 
-// Splits for a sharded collection (reference/sharding.md 6.2): `shards` runs on every shard, `merger` on the router over the
-// shards' results. merge_sort: the pattern by which the shards' streams are to be merged first, or NULL.
-// Both are arrays of stages, made from the parsed form. A pipeline that needs no merging has an empty merger.
+// Splits for a sharded collection (reference/sharding.md 6.2): `shards` runs on every shard, `merger` on the router
+// over the shards' results. merge_sort: the pattern by which the shards' streams are to be merged first, or NULL. Both
+// are arrays of stages, made from the parsed form. A pipeline that needs no merging has an empty merger.
 struct pipeline_split {
   const bson_t *shards, *merger;
   const bson_t *merge_sort;
