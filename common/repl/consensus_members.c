@@ -91,6 +91,17 @@ bool consensus_members_pending(const struct consensus *c) {
   return c->raft.configuration_uncommitted_index != 0;
 }
 
+bool consensus_alone(const struct consensus *c) {
+  size_t voters = 0;
+  bool self = false;
+  for (unsigned i = 0; i < c->raft.configuration.n; i++) {
+    const struct raft_server *s = &c->raft.configuration.servers[i];
+    voters += s->role == RAFT_VOTER;
+    self = self || (s->role == RAFT_VOTER && s->id == c->raft.id);
+  }
+  return voters == 1 && self && !consensus_members_pending(c);
+}
+
 uint64_t consensus_match(const struct consensus *c, uint64_t id) {
   raft_index match;
   return raft_match_index(&c->raft, id, &match) ? 0 : match;

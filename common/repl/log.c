@@ -159,9 +159,14 @@ static size_t op_bytes(const struct log_op *o) {
   return bytes;
 }
 
+// A batch ends with a snapshot that is installed: what comes after it belongs to another log.
 static void take_batch(struct raft_log *log) {
   size_t n = 0, bytes = 0;
-  while (n < log->n_queue && n < BATCH_OPS && bytes < BATCH_BYTES) bytes += op_bytes(log->queue[n++]);
+  bool last = false;
+  while (n < log->n_queue && n < BATCH_OPS && bytes < BATCH_BYTES && !last) {
+    last = log->queue[n]->kind == LOG_PUT_SNAPSHOT;
+    bytes += op_bytes(log->queue[n++]);
+  }
   size_t cap = 0;
   log->batch = array_grow(NULL, &cap, n, sizeof *log->batch);
   memcpy(log->batch, log->queue, n * sizeof *log->batch);
@@ -278,6 +283,23 @@ void raft_log_note(struct raft_log *log, const char *name, const bson_t *doc, vo
   char *copy = strdup(name);
   if (!copy) log_fatal("REPL", "Out of memory for the replication log", NULL);
   put(log, &(struct log_op){.kind = LOG_PUT_NOTE, .name = copy, .doc = bson_copy(doc), .done = done, .ctx = ctx});
+}
+
+struct sync {
+  struct fiber *fiber;
+  bool done;
+};
+
+static void sync_done(void *ctx) {
+  struct sync *s = ctx;
+  s->done = true;
+  fiber_ready(s->fiber);
+}
+
+void raft_log_sync(struct operation *op, struct raft_log *log) {
+  struct sync s = {.fiber = op->fiber};
+  put(log, &(struct log_op){.kind = LOG_PUT_NOTHING, .done = sync_done, .ctx = &s});
+  while (!s.done) fiber_park(op->loop);
 }
 
 // --- life ---

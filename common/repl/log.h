@@ -33,6 +33,9 @@ void raft_log_mark(struct raft_log *log, const struct snapshot_mark *mark, uint6
 // A small document about this member, replaced. doc is copied. done may be NULL.
 void raft_log_note(struct raft_log *log, const char *name, const bson_t *doc, void (*done)(void *ctx), void *ctx);
 
+// Waits until everything put so far is durable; also when the operation is killed.
+void raft_log_sync(struct operation *op, struct raft_log *log);
+
 // --- reading ---
 uint64_t raft_log_first(const struct raft_log *log);
 uint64_t raft_log_last(const struct raft_log *log);

@@ -255,6 +255,7 @@ static void write_mark(struct log_file *f, const struct log_op *o) {
 
 static void write_op(struct log_file *f, const struct log_op *o) {
   switch (o->kind) {
+  case LOG_PUT_NOTHING: return;
   case LOG_PUT_VOTE:
     bind_u64(f, SET_VOTE, 1, o->term);
     bind_u64(f, SET_VOTE, 2, o->voted_for);

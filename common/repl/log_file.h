@@ -18,7 +18,7 @@
 
 struct log_file;
 
-enum log_op_kind { LOG_PUT_VOTE, LOG_PUT_ENTRIES, LOG_PUT_SNAPSHOT, LOG_PUT_MARK, LOG_PUT_NOTE };
+enum log_op_kind { LOG_PUT_NOTHING, LOG_PUT_VOTE, LOG_PUT_ENTRIES, LOG_PUT_SNAPSHOT, LOG_PUT_MARK, LOG_PUT_NOTE };
 
 struct log_op {
   enum log_op_kind kind;

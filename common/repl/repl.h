@@ -59,7 +59,8 @@ struct repl_hooks {
 // log.
 struct repl *repl_start(struct operation *op, struct loop *l, const struct repl_options *o, const struct repl_hooks *h,
                         struct error *err);
-// Stops taking part: takes a snapshot, closes the log. Running proposals fail with ShutdownInProgress.
+// Stops taking part: takes a snapshot, closes the log. Running proposals fail with ShutdownInProgress. No operation may
+// have a struct write any more when this is called: close the server first.
 void repl_stop(struct operation *op, struct repl *r);
 
 // --- who am I ---
@@ -83,6 +84,8 @@ bool repl_wait_write_concern(struct operation *op, struct repl *r, uint64_t inde
                              struct error *err);
 
 // --- admin ---
+// The reply of the internal command _isSelf (any state, admin only): which member answers at an address.
+void repl_identity(const struct repl *r, bson_t *reply);
 bool repl_initiate(struct operation *op, struct repl *r, const bson_t *config, struct error *err); // {} = just self
 bool repl_reconfig(struct operation *op, struct repl *r, const bson_t *config, bool force, struct error *err);
 bool repl_step_down(struct operation *op, struct repl *r, int64_t seconds, bool force, struct error *err);

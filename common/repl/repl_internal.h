@@ -9,13 +9,13 @@
 #ifndef SHARDLET_REPL_REPL_INTERNAL_H
 #define SHARDLET_REPL_REPL_INTERNAL_H
 
+#include "common/repl/config.h"
 #include "common/repl/consensus.h"
 #include "common/repl/log.h"
 #include "common/repl/proposal.h"
 #include "common/repl/repl.h"
 
 enum {
-  DEFAULT_ELECTION_MS = 2000, // electionTimeoutMillis; raft's own timeout is half of it (it waits 1 to 2 times that)
   HEARTBEAT_MS = 100,
   SNAPSHOT_TIMEOUT_MS = 60000,
   MAX_INFLIGHT = 256,
@@ -34,12 +34,14 @@ struct repl {
   char *self;        // host:port: as the configuration names this member, before that as it was told at start
   uint64_t instance; // random, made with the data directory
   uint64_t id;       // raft's, 0 = in no set
+  int64_t started_ms;
 
   struct raft_log *log;
   struct consensus *consensus; // NULL = in no set
   struct transport *transport;
   uv_timer_t timer;
-  bool stopping;
+  bool timer_closed, stopping;
+  struct fiber *closer; // of repl_stop(), which waits for jobs and the timer to end
 
   // Applying (drive.c)
   uint64_t applied;   // last index of the log that is in the store
@@ -53,12 +55,14 @@ struct repl {
   enum member_state state;
   uint64_t leading;                   // the term in which this member leads, 0 = does not
   uint64_t first_of_term;             // index of its own first entry there, 0 = not proposed yet
-  bool stepping_up;                   // a fiber is at it
+  struct operation *stepping_up;      // the fiber that is at it, NULL = none
   int64_t state_since_ms, elected_ms; // wall clock
   uint64_t known_leader;
 
   // Configuration (config.c)
   bson_t *config; // as applied; before that as asked for. NULL = none
+
+  bool initiating;
 
   // Barriers (waits.c)
   uint64_t barriers_begun, barriers_finished, barrier_index;
@@ -66,48 +70,32 @@ struct repl {
   // Jobs: fibers of this member's own
   struct operation *jobs[MAX_JOBS];
   size_t n_jobs;
-  struct event job_ended;
 
   struct proposals proposals;
 };
 
 // --- repl.c ---
-// Starts a fiber that repl_stop() ends (kills and waits for). false: too many, or stopping.
-bool repl_job(struct repl *r, const char *what, void (*fn)(struct operation *op, void *arg), void *arg);
+// Starts a fiber that repl_stop() kills and waits for. NULL: too many, or stopping.
+struct operation *repl_job(struct repl *r, const char *what, void (*fn)(struct operation *op, void *arg), void *arg);
 // Begins to take part: the log holds a set's entries.
-bool repl_join(struct operation *op, struct repl *r, const struct log_found *found, struct error *err);
+bool repl_join(struct operation *op, struct repl *r, const struct consensus_state *state, struct error *err);
 
 // --- drive.c ---
 uint64_t drive_now(void); // consensus' time
 struct consensus_output drive_output(struct repl *r);
 void drive_durable(void *ctx, size_t votes, size_t appends, bool installed);
+void drive_receive(struct repl *r, const struct consensus_message *m);
 void drive_settle(struct repl *r); // after every event: role, commit, timer
 uint64_t drive_propose(void *repl, struct entry *e);
 
 // --- roles.c ---
+const char *member_state_name(enum member_state s);
 void roles_follow(struct repl *r);  // consensus' role or the replay's progress may have changed
 void roles_applied(struct repl *r); // something was applied
 void roles_set_state(struct repl *r, enum member_state s);
 
-// --- config.c ---
-extern const uint8_t config_uuid[16];                       // of local.system.replset, in every set
-const bson_t *config_load(struct repl *r, struct arena *a); // as applied; NULL = none
-void config_applied(struct repl *r, const bson_t *entry);   // takes a new one over, if the entry has one
-// A full document out of what a user gave: defaults, int32 where MongoDB has them. err: what is wrong with it, as
-// MongoDB says it.
-bool config_normalize(const struct repl *r, const bson_t *given, const bson_t *old, bson_t *out, struct error *err);
-struct config_member {
-  int32_t id;
-  const char *host;
-  double priority;
-  int64_t votes;
-  bool hidden, arbiter;
-  bson_iter_t it; // at the member's document
-};
-bool config_each_member(const bson_t *config, size_t *at, bson_iter_t *array, struct config_member *out);
-size_t config_members(const bson_t *config);
-int64_t config_election_timeout(const bson_t *config);
-// Writes the configuration as an entry (creating the collection before, if need be) and waits for it.
-bool config_write(struct operation *op, struct repl *r, const bson_t *config, struct error *err);
+// --- pacing.c ---
+void pacing_start(struct repl *r);
+bool pacing_snapshot(struct operation *op, struct repl *r); // now; false: nothing new, or not possible
 
 #endif

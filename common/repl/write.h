@@ -20,10 +20,10 @@ struct write; // one fiber's batch of changes; belongs to the operation's arena,
 
 struct write *write_begin(struct operation *op, struct repl *r);
 
-// Each takes a lock for this write, or finds that this statement has it already (true). false: somebody else has it, or this very
-// write has it from an earlier statement, whose changes cannot be read before they are applied; write_wait() knows which
-// one. The session, and a namespace shared, are had by all statements of a write together. Statements end with
-// write_changes().
+// Each takes a lock for this write, or finds that this statement has it already (true). false: somebody else has it, or
+// this very write has it from an earlier statement, whose changes cannot be read before they are applied; write_wait()
+// knows which one. The session, and a namespace shared, are had by all statements of a write together. Statements end
+// with write_changes().
 bool write_lock_document(struct write *w, const struct collection *c, int64_t rid);
 bool write_lock_unique(struct write *w, const struct collection *c, uint32_t index_id, struct key key);
 bool write_lock_session(struct write *w, const uint8_t lsid[16]);

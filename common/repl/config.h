@@ -1,0 +1,43 @@
+// The configuration document of a set (rs.conf()).
+#ifndef SHARDLET_REPL_CONFIG_H
+#define SHARDLET_REPL_CONFIG_H
+
+#include <bson/bson.h>
+
+#include "common/base/arena.h"
+#include "common/net/operation.h"
+
+struct repl;
+
+enum {
+  DEFAULT_ELECTION_MS = 2000, // electionTimeoutMillis; raft's own timeout is half of it (it waits 1 to 2 times that)
+  MIN_ELECTION_MS = 200,
+};
+
+const bson_t *config_load(struct repl *r, struct arena *a); // as applied; NULL = none
+void config_applied(struct repl *r, const bson_t *entry);   // takes a new one over, if the entry has one
+// Writes it as an entry (creating the collection before, if need be) and waits until it is applied.
+bool config_write(struct operation *op, struct repl *r, const bson_t *config, struct error *err);
+
+// A full document out of what a user gave: defaults filled in, number types as MongoDB has them. err: what is wrong
+// with it, as MongoDB says it.
+bool config_normalize(const struct repl *r, struct arena *a, const bson_t *given, int64_t term, bson_t *out,
+                      struct error *err);
+
+struct config_member {
+  int32_t id;
+  const char *host;
+  double priority;
+  int64_t votes;
+  bool hidden;
+};
+struct config_walk { // zeroed at first; not copied
+  bool begun;
+  bson_iter_t it;
+  bson_t doc; // the present member
+};
+bool config_next_member(const bson_t *config, struct config_walk *walk, struct config_member *out);
+size_t config_members(const bson_t *config);
+int64_t config_election_timeout(const bson_t *config); // ms
+
+#endif
