@@ -71,6 +71,7 @@ void balancer_free(struct operation *op, struct balancer *b) {
 }
 
 void balancer_start(struct balancer *b, int64_t term, const char *config_string) {
+  if (!b) return;
   log_info("BALANCER", "Balancer command scheduler start requested", "term:l", term);
   struct balancer_order *o = order(b, ORDER_START);
   o->term = term;
@@ -79,11 +80,11 @@ void balancer_start(struct balancer *b, int64_t term, const char *config_string)
 }
 
 void balancer_stop(struct balancer *b) {
-  post(b, order(b, ORDER_STOP));
+  if (b) post(b, order(b, ORDER_STOP));
 }
 
 void balancer_wake(struct balancer *b) {
-  post(b, order(b, ORDER_WAKE));
+  if (b) post(b, order(b, ORDER_WAKE));
 }
 
 void balancer_apply_report(void *report) {
@@ -95,10 +96,15 @@ void balancer_apply_report(void *report) {
 }
 
 struct balancer_state balancer_state(const struct balancer *b) {
-  return b->last.state;
+  return b ? b->last.state : (struct balancer_state){0};
+}
+
+static bool refuse_shutdown(struct error *err) {
+  return error_set(err, ERR_ShutdownInProgress, "The config server is shutting down");
 }
 
 bool balancer_wait_for_round(struct operation *op, struct balancer *b, struct error *err) {
+  if (!b) return refuse_shutdown(err);
   struct balancer_order *o = order(b, ORDER_WHERE);
   uint64_t number = o->number = ++b->asked;
   post(b, o);
@@ -124,6 +130,7 @@ void balancer_take_answer(void *question) {
 
 bool balancer_ask(struct operation *op, struct balancer *b, const char *ns, struct collection_balance *out,
                   struct error *err) {
+  if (!b) return refuse_shutdown(err);
   struct balancer_question *q = allocate(sizeof *q);
   q->asker = b;
   (void)snprintf(q->ns, sizeof q->ns, "%s", ns);

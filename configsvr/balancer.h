@@ -3,6 +3,8 @@
 // The balancer is a thread of its own with a loop of its own: it reads the catalog and gives orders over the wire, like
 // any client, also to its own node. The two threads share nothing; they post messages to each other's loop. It runs
 // only while this member is primary, and each round belongs to the term it began in.
+//
+// Everything here takes NULL for a balancer that is not there any more (the process is stopping).
 #ifndef SHARDLET_CONFIGSVR_BALANCER_H
 #define SHARDLET_CONFIGSVR_BALANCER_H
 

@@ -85,8 +85,8 @@ static bool owners(struct commit *c, const struct new_chunk *chunks, size_t n, c
 
 bool put_collection(struct commit *c, const struct collection_type *coll, const struct new_chunk *chunks, size_t n,
                     struct chunk_version *version, struct error *err) {
-  const char **names;
-  size_t n_names;
+  const char **names = NULL;
+  size_t n_names = 0;
   if (!owners(c, chunks, n, &names, &n_names, err)) return false;
   for (size_t i = 0; i < n; i++) {
     struct chunk_history history = {c->now, chunks[i].shard};

@@ -11,6 +11,8 @@
 #include "configsvr/setup.h"
 #include "configsvr/shard_sets.h"
 
+enum { STOP_TURN_MS = 5, STOP_TURNS = 1000 };
+
 static const struct command *const tables[] = {config_commands, NULL};
 
 const char *config_connection_string(struct arena *a, const struct config_server *cs) {
@@ -103,11 +105,35 @@ static bool start(struct operation *op, struct loop *l, const struct options *o,
   return true;
 }
 
+// Commands and upkeep that use what is about to go away.
+static bool is_ours(void *ctx, const struct operation *op) {
+  return op->what && (strncmp(op->what, "_configsvr", 10) == 0 || strcmp(op->what, setup_operation) == 0);
+}
+
+static bool count_ours(void *ctx, struct operation *op) {
+  if (is_ours(NULL, op)) ++*(size_t *)ctx;
+  return true;
+}
+
+static void end_operations(struct operation *op, struct config_server *cs) {
+  struct error err = {0};
+  for (int i = 0; i < STOP_TURNS; i++) {
+    size_t n = 0;
+    operations_kill(cs->loop, ERR_InterruptedAtShutdown, is_ours, NULL);
+    operations_each(cs->loop, count_ours, &n);
+    if (n == 0 || !op_sleep(op, STOP_TURN_MS, &err)) return;
+  }
+}
+
 static void stop(struct operation *op, void *state) {
   struct config_server *cs = state;
-  setup_role_changed(cs, false, 0);
   cs->started = false;
-  balancer_free(op, cs->balancer);
+  setup_role_changed(cs, false, 0);
+  if (cs->node.server) server_stop_accepting(cs->node.server);
+  end_operations(op, cs);
+  struct balancer *b = cs->balancer;
+  cs->balancer = NULL; // whoever still asks for it gets an error
+  balancer_free(op, b);
   shard_sets_free(cs);
   node_stop(op, &cs->node);
   free(cs);

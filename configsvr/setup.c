@@ -12,6 +12,8 @@ enum {
   TRIM_INTERVAL_MS = 60000,
 };
 
+const char setup_operation[] = "ConfigUpkeep";
+
 struct index_spec {
   const char *ns;
   const char *fields[4]; // "-x" = descending
@@ -114,7 +116,7 @@ void setup_role_changed(struct config_server *cs, bool primary, int64_t term) {
   event_signal(&cs->became_ready); // those that wait look again
   if (!primary) return;
   cs->upkeep_term = term;
-  cs->upkeep = operation_start(cs->loop, "ConfigUpkeep", upkeep, cs);
+  cs->upkeep = operation_start(cs->loop, setup_operation, upkeep, cs);
 }
 
 bool setup_wait(struct operation *op, struct config_server *cs, struct error *err) {

@@ -5,6 +5,8 @@
 
 #include "configsvr/config_server.h"
 
+extern const char setup_operation[]; // name of the upkeep's operation
+
 // Called when the member's role changes: starts or ends the upkeep (and with it the balancer).
 void setup_role_changed(struct config_server *cs, bool primary, int64_t term);
 // Waits until this member is primary and the catalog is complete in this term.

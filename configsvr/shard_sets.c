@@ -30,6 +30,10 @@ void shard_sets_free(struct config_server *cs) {
 
 struct replica_set *shard_set(struct operation *op, struct config_server *cs, const char *shard, struct error *err) {
   struct shard_type s;
+  if (!cs->shard_sets) {
+    error_set(err, ERR_ShutdownInProgress, "The config server is shutting down");
+    return NULL;
+  }
   if (!catalog_need_shard(cs, op->arena, shard, &s, err)) return NULL;
   struct shard_entry *e = map_gets(cs->shard_sets, shard);
   if (e && strcmp(e->host, s.host) == 0) return e->set;
