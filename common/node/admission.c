@@ -1,25 +1,8 @@
-// What the dispatcher asks before a command runs (member state, API version) and adds to every reply ($clusterTime,
+// What the dispatcher asks before a command runs (member state) and adds to every reply ($clusterTime,
 // operationTime, errorLabels).
 #include "common/node/internal.h"
 
-#include <string.h>
-
 #include "common/bson/doc.h"
-
-static bool api_version_ok(const struct request *r, struct error *err) {
-  bson_iter_t it;
-  if (!doc_get(r->body, "apiVersion", &it)) {
-    if (doc_has(r->body, "apiStrict") || doc_has(r->body, "apiDeprecationErrors")) {
-      return error_set(err, ERR_APIVersionError,
-                       "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion");
-    }
-    return true;
-  }
-  if (!BSON_ITER_HOLDS_UTF8(&it) || strcmp(bson_iter_utf8(&it, NULL), "1")) {
-    return error_set(err, ERR_APIVersionError, "API version must be \"1\"");
-  }
-  return true;
-}
 
 // A member that is neither primary nor secondary (starting, recovering, removed) serves no data.
 static bool state_allows(struct node *n, const struct request *r, struct error *err) {
@@ -44,11 +27,6 @@ bool node_admit(void *daemon, struct request *r, struct error *err) {
     return error_set(err, ERR_InterruptedAtShutdown, "interrupted at shutdown");
   }
   if (!(flags & (CMD_READ | CMD_WRITE | CMD_INTERNAL))) n->own->ops.command++;
-  if (!api_version_ok(r, err)) return false;
-  if (r->autocommit_given) {
-    return error_set(err, ERR_CommandNotSupported,
-                     "multi-document transactions are not supported (autocommit was given)");
-  }
   return state_allows(n, r, err);
 }
 

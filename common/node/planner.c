@@ -186,7 +186,8 @@ static enum ownership_filter place_ownership(struct arena *a, const struct query
   return OWNERSHIP_ON_DOC;
 }
 
-static void plan_use(struct arena *a, const struct candidate *from, struct plan *out) {
+// The bounds are built again over the plan's own copy of the key: they borrow from it.
+static void plan_use(struct arena *a, const struct query *q, const struct candidate *from, struct plan *out) {
   const struct index *i = from->index;
   out->index_name = arena_strdup(a, i->name);
   out->index_id = i->id;
@@ -195,17 +196,14 @@ static void plan_use(struct arena *a, const struct candidate *from, struct plan 
   out->sparse = i->sparse;
   out->partial = i->partial_filter != NULL;
   out->multikey = i->multikey;
-  out->bounds = from->bounds;
-  out->covers_filter = from->bounds.covers_filter && !i->multikey;
-  out->all_points = from->bounds.all_points;
+  bounds_build(a, q->match, out->index_key, i->multikey, &out->bounds);
+  out->covers_filter = out->bounds.covers_filter && !i->multikey;
+  out->all_points = out->bounds.all_points;
   out->backward = from->gives_sort && from->backward;
   out->gives_sort = from->gives_sort;
-  for (size_t f = 0; f < out->bounds.n_fields; f++) {
-    if (out->bounds.fields[f].n == 0) out->empty = true;
-  }
-  if (!out->empty && from->bounds.n_constrained) {
-    out->n_ranges = bounds_ranges(a, &out->bounds, out->index_key, PLAN_MAX_RANGES, &out->ranges);
-  }
+  if (out->bounds.n_constrained == 0) return;
+  out->n_ranges = bounds_ranges(a, &out->bounds, out->index_key, PLAN_MAX_RANGES, &out->ranges);
+  out->empty = out->n_ranges == 0;
 }
 
 bool plan_choose(struct arena *a, const struct collection *c, const struct query *q, const struct access *x,
@@ -215,7 +213,7 @@ bool plan_choose(struct arena *a, const struct collection *c, const struct query
   bool found;
   if (!choose_candidate(a, c, q, &best, &found, err)) return false;
   if (found) {
-    plan_use(a, &best, out);
+    plan_use(a, q, &best, out);
   } else {
     out->backward = q->natural < 0;
     out->covers_filter = match_always_true(q->match);
