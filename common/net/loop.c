@@ -169,6 +169,18 @@ static void run_posted(uv_async_t *async) {
   }
 }
 
+static void nothing(uv_idle_t *idle) {}
+
+// Before every poll: it must not block when a timer that was due has just made something ready. (uv_run() runs timers before
+// it polls; with an active idle handle it does not wait.)
+static void before_poll(uv_prepare_t *prepare) {
+  struct loop *l = prepare->data;
+  if (l->ready.first || l->deferred.first)
+    (void)uv_idle_start(&l->awake, nothing);
+  else
+    (void)uv_idle_stop(&l->awake);
+}
+
 struct loop *loop_new(void) {
   size_t cap = 0;
   struct loop *l = array_grow(NULL, &cap, 1, sizeof *l);
@@ -176,9 +188,12 @@ struct loop *loop_new(void) {
   if (!rc) rc = uv_mutex_init(&l->posted_lock);
   if (!rc) rc = uv_async_init(&l->uv, &l->posted_async, run_posted);
   if (!rc) rc = uv_timer_init(&l->uv, &l->trim_timer);
+  if (!rc) rc = uv_idle_init(&l->uv, &l->awake);
+  if (!rc) rc = uv_prepare_init(&l->uv, &l->before_poll);
+  if (!rc) rc = uv_prepare_start(&l->before_poll, before_poll);
   if (rc) log_fatal("CONTROL", "Cannot set up the event loop", "reason:s", uv_strerror(rc));
   l->uv.data = l;
-  l->posted_async.data = l->trim_timer.data = l;
+  l->posted_async.data = l->trim_timer.data = l->before_poll.data = l;
   timers_init(l);
   return l;
 }
@@ -219,6 +234,8 @@ void loop_stop(struct loop *l) {
 static void drain(struct loop *l) {
   uv_close((uv_handle_t *)&l->posted_async, NULL);
   uv_close((uv_handle_t *)&l->trim_timer, NULL);
+  uv_close((uv_handle_t *)&l->awake, NULL);
+  uv_close((uv_handle_t *)&l->before_poll, NULL);
   timers_close(l);
   for (int i = 0; i < 100 && uv_loop_alive(&l->uv); i++) (void)uv_run(&l->uv, UV_RUN_NOWAIT);
   while (l->uv.active_reqs.count) (void)uv_run(&l->uv, UV_RUN_ONCE);

@@ -49,6 +49,8 @@ struct loop {
   struct task_list posted;
   uv_async_t posted_async;
   uv_timer_t trim_timer;
+  uv_prepare_t before_poll;
+  uv_idle_t awake; // active while something is ready: the poll does not wait
 
   // Waits that end by time, a heap with the earliest first.
   struct wait **timed;
