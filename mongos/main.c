@@ -119,38 +119,7 @@ static bool wait_for_config_servers(struct operation *op, struct router *rt, str
 static char *own_name(const struct options *o) {
   char host[256] = "localhost";
   gethostname(host, sizeof host - 1);
-  char *name = bson_strdup_printf("%s:%ld", host, options_int(o, "port", DEFAULT_PORT));
-  return name;
-}
-
-static bool start(struct operation *op, struct loop *l, const struct options *o, void **state, struct error *err) {
-  struct arena *a = arena_new();
-  struct router *rt = arena_zalloc(a, sizeof *rt);
-  *state = rt;
-  rt->arena = a;
-  rt->loop = l;
-  rt->started_ms = clock_wall_ms();
-  rt->config_string = options_string(o, "configdb", NULL);
-  if (rt->config_string == NULL) {
-    return error_set(err, ERR_BadValue, "mongos needs its config servers: --configdb SET/HOST:PORT");
-  }
-  parameters_init(rt);
-  if (!parameters_from_options(rt, o, err)) return false;
-  rt->host_port = own_name(o);
-  rt->remotes = remotes_new(l, "mongos");
-  remotes_set_gossip(rt->remotes, gossip_incoming, gossip_outgoing, rt);
-  rt->config = replica_set_watch(l, rt->remotes, rt->config_string, err);
-  if (rt->config == NULL) return false;
-  rt->shards = shard_registry_new(l, rt->remotes, rt->config);
-  rt->cache = routing_cache_new(l, rt->config);
-  if (!wait_for_config_servers(op, rt, err)) return false;
-  if (!add_shards(op, rt, split_list(a, options_string(o, "addShards", ""), ";"), err)) return false;
-  rt->cursors = router_cursors_new(rt);
-  struct dispatch_hooks hooks = {.daemon = rt, .admit = admit, .finish = finish};
-  rt->dispatcher = dispatcher_new(command_tables, &hooks);
-  if (!listen_to_clients(rt, o, err)) return false;
-  uptime_start(rt);
-  return true;
+  return bson_strdup_printf("%s:%ld", host, options_int(o, "port", DEFAULT_PORT));
 }
 
 static bool is_other(void *ctx, const struct operation *op) {
@@ -166,21 +135,63 @@ static void end_operations(struct operation *op, struct router *rt) {
   }
 }
 
-static void stop(struct operation *op, void *state) {
-  struct router *rt = state;
+// Undoes what was set up, as far as it was.
+static void tear_down(struct operation *op, struct router *rt) {
   rt->stopping = true;
-  server_stop_accepting(rt->server);
-  server_close(op, rt->server, ERR_InterruptedAtShutdown, STOP_GRACE_MS);
+  if (rt->server != NULL) {
+    server_stop_accepting(rt->server);
+    server_close(op, rt->server, ERR_InterruptedAtShutdown, STOP_GRACE_MS);
+  }
   end_operations(op, rt);
-  remotes_close(rt->remotes);
+  if (rt->remotes != NULL) remotes_close(rt->remotes);
   shard_registry_free(rt->shards);
-  replica_set_unwatch(rt->config);
+  if (rt->config != NULL) replica_set_unwatch(rt->config);
   end_operations(op, rt); // the monitors' fibers
   router_cursors_free(rt->cursors);
   routing_cache_free(rt->cache);
   dispatcher_free(rt->dispatcher);
   bson_free(rt->host_port);
   arena_free(rt->arena);
+}
+
+static bool set_up(struct operation *op, struct router *rt, const struct options *o, struct error *err) {
+  rt->config_string = options_string(o, "configdb", NULL);
+  if (rt->config_string == NULL) {
+    return error_set(err, ERR_BadValue, "mongos needs its config servers: --configdb SET/HOST:PORT");
+  }
+  parameters_init(rt);
+  if (!parameters_from_options(rt, o, err)) return false;
+  rt->remotes = remotes_new(rt->loop, "mongos");
+  remotes_set_gossip(rt->remotes, gossip_incoming, gossip_outgoing, rt);
+  rt->config = replica_set_watch(rt->loop, rt->remotes, rt->config_string, err);
+  if (rt->config == NULL) return false;
+  rt->shards = shard_registry_new(rt->loop, rt->remotes, rt->config);
+  rt->cache = routing_cache_new(rt->loop, rt->config);
+  if (!wait_for_config_servers(op, rt, err)) return false;
+  if (!add_shards(op, rt, split_list(rt->arena, options_string(o, "addShards", ""), ";"), err)) return false;
+  rt->cursors = router_cursors_new(rt);
+  struct dispatch_hooks hooks = {.daemon = rt, .admit = admit, .finish = finish};
+  rt->dispatcher = dispatcher_new(command_tables, &hooks);
+  if (!listen_to_clients(rt, o, err)) return false;
+  uptime_start(rt);
+  return true;
+}
+
+static bool start(struct operation *op, struct loop *l, const struct options *o, void **state, struct error *err) {
+  struct arena *a = arena_new();
+  struct router *rt = arena_zalloc(a, sizeof *rt);
+  rt->arena = a;
+  rt->loop = l;
+  rt->started_ms = clock_wall_ms();
+  rt->host_port = own_name(o);
+  *state = rt;
+  if (set_up(op, rt, o, err)) return true;
+  tear_down(op, rt);
+  return false;
+}
+
+static void stop(struct operation *op, void *state) {
+  tear_down(op, state);
 }
 
 int main(int argc, char **argv) {
