@@ -51,6 +51,11 @@ static bool task_run_first(struct task_list *list) {
   return true;
 }
 
+// A callback that runs before libuv looks at the network (a timer's) made something ready: it must not wait there then.
+static void do_not_wait(struct loop *l) {
+  if (l->in_uv) uv_stop(&l->uv);
+}
+
 // --- fibers ---
 
 static void fiber_routine(void *arg) {
@@ -81,6 +86,7 @@ struct fiber *fiber_start(struct loop *l, const char *name, void (*fn)(void *arg
   f->name[n] = 0;
   l->n_fibers++;
   list_add(&l->ready, f);
+  do_not_wait(l);
   return f;
 }
 
@@ -147,6 +153,7 @@ void fiber_ready(struct fiber *f) {
   }
   f->parked = false;
   list_add(&f->loop->ready, f);
+  do_not_wait(f->loop);
 }
 
 void fiber_yield(struct loop *l) {
@@ -171,8 +178,8 @@ static void run_posted(uv_async_t *async) {
 
 static void nothing(uv_idle_t *idle) {}
 
-// Before every poll: it must not block when a timer that was due has just made something ready. (uv_run() runs timers before
-// it polls; with an active idle handle it does not wait.)
+// Before every poll: it must not block when a timer that was due has just made something ready. (uv_run() runs timers
+// before it polls; with an active idle handle it does not wait.)
 static void before_poll(uv_prepare_t *prepare) {
   struct loop *l = prepare->data;
   if (l->ready.first || l->deferred.first)
@@ -220,13 +227,16 @@ void loop_run(struct loop *l) {
     run_ready(l);
     if (l->stopping && !l->n_fibers) break;
     bool busy = l->ready.first || l->yielded.first || l->deferred.first;
+    l->in_uv = true;
     (void)uv_run(&l->uv, busy ? UV_RUN_NOWAIT : UV_RUN_ONCE);
+    l->in_uv = false;
     wake_yielded(l);
   }
 }
 
 void loop_stop(struct loop *l) {
   l->stopping = true;
+  do_not_wait(l);
 }
 
 // Ends the loop's own handles, and what others closed a moment ago. Requests in the thread pool end by themselves; a
@@ -271,6 +281,7 @@ void loop_post(struct loop *l, void (*fn)(void *arg), void *arg) {
 
 void loop_defer(struct loop *l, void (*fn)(void *arg), void *arg) {
   task_add(&l->deferred, fn, arg);
+  do_not_wait(l);
 }
 
 void loop_at_free(struct loop *l, void (*fn)(void *arg), void *arg) {

@@ -43,6 +43,7 @@ struct loop {
   size_t n_fibers, n_idle;
   size_t least_idle; // since the last trim: so many were not needed
   bool stopping;
+  bool in_uv; // libuv runs its callbacks
 
   struct task_list deferred;
   uv_mutex_t posted_lock; // posted is the one thing here that other threads touch

@@ -55,6 +55,7 @@ static enum wait_outcome wait_for(struct operation *op, struct event *e, int64_t
 
 bool op_sleep(struct operation *op, int64_t ms, struct error *err) {
   if (!op_check(op, err)) return false;
+  uv_update_time(&op->loop->uv); // not from the beginning of this turn, which may be long ago
   int64_t now = loop_now_ms(op->loop);
   (void)wait_for(op, NULL, ms < INT64_MAX - now ? now + ms : INT64_MAX);
   return op_check(op, err);
