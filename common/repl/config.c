@@ -53,7 +53,7 @@ void config_applied(struct repl *r, const bson_t *entry) {
 static bool create_collection(struct operation *op, struct repl *r, struct error *err) {
   bson_t empty = BSON_INITIALIZER;
   struct write *w = write_begin(op, r);
-  change_create(write_changes(w), config_uuid, config_ns, &empty, 1, &empty, &empty);
+  change_create(write_changes(w), config_uuid, config_ns, &empty, store_next_file_id(r->store), &empty, &empty);
   return write_commit(op, w, err);
 }
 
