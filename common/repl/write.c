@@ -65,6 +65,10 @@ struct write *write_begin(struct operation *op, struct repl *r) {
   return w;
 }
 
+uint64_t write_serial(const struct write *w) {
+  return w->writer;
+}
+
 static void open_proposal(struct write *w) {
   if (w->open) return;
   w->open = proposal_new(w->writer);

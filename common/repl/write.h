@@ -19,6 +19,7 @@ struct write; // one fiber's batch of changes; belongs to the operation's arena,
               // unproposed
 
 struct write *write_begin(struct operation *op, struct repl *r);
+uint64_t write_serial(const struct write *w); // no two writes of a process have the same
 
 // Each takes a lock for this write, or finds that this statement has it already (true). false: somebody else has it, or
 // this very write has it from an earlier statement, whose changes cannot be read before they are applied; write_wait()
