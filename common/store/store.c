@@ -108,7 +108,7 @@ static void take_maximum(uint64_t *to, uint64_t n) {
 }
 
 static bool load(struct store *s, struct error *err) {
-  bool fresh = access(s->catalog.path, F_OK) != 0 && !directory_has_data(s->dbpath);
+  bool fresh = !directory_has_data(s->dbpath); // or a first start that a crash ended
   if (!catalog_open(s, fresh, err) || !open_internal(s, err) || !catalog_load(s, err)) return false;
   s->sessions = sessions_load(s);
   s->stale_ids = true; // at the first purge it turns out whether there are any

@@ -17,10 +17,6 @@ struct recovery {
   uint64_t at[STATES]; // the entries of the states
 };
 
-static const char *base_folder(void) {
-  return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-}
-
 static void state_path(const struct recovery *r, size_t i, char path[128]) {
   (void)snprintf(path, 128, "%s/%zu", r->dir, i);
 }
