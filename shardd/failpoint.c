@@ -82,7 +82,7 @@ static bool read_mode(const struct request *r, int64_t *times, struct error *err
 static bool configure_fail_point(struct request *r, bson_t *reply, struct error *err) {
   struct shard *sh = shard_of(r);
   if (!sh->parameters.test_commands) return error_set(err, ERR_CommandNotFound, "no such command: '%s'", r->name);
-  int64_t times;
+  int64_t times = 0;
   struct failpoint *p = r->coll ? find(sh->failpoints, r->coll) : NULL;
   if (!p) return error_set(err, ERR_BadValue, "fail point '%s' is not known", r->coll ? r->coll : "");
   if (!read_mode(r, &times, err)) return false;

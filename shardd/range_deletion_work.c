@@ -98,7 +98,8 @@ static bool delete_documents(struct operation *op, struct shard *sh, struct rang
     in_batch += slice.n;
     sh->counters.docs_deleted_by_range_deleter += slice.n;
     sh->counters.bytes_deleted_by_range_deleter += slice.bytes;
-    if (in_batch < sh->parameters.range_deleter_batch_size) continue;
+    int64_t batch = sh->parameters.range_deleter_batch_size; // 0: no limit
+    if (!batch || in_batch < batch) continue;
     in_batch = 0;
     if (!op_sleep(op, sh->parameters.range_deleter_batch_delay_ms, err)) return false;
   }
