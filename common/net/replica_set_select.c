@@ -141,7 +141,7 @@ bool replica_set_select(struct operation *op, struct replica_set *s, enum read_m
       for (struct member *each = s->members; each; each = each->next) member_look(each);
     }
     s->refs++; // the owner may let go of the set meanwhile
-    bool timed_out, ok = event_wait_for(op, &s->changed, left, &timed_out, err);
+    bool timed_out, ok = event_wait_for(op, &s->changed, left, &timed_out, err) || timed_out;
     s->waiting--;
     m = ok ? choose(s, mode, preference) : NULL;
     *host = m ? arena_strdup(op->arena, m->host) : NULL;
