@@ -112,12 +112,11 @@ static bool choose(struct round *r, struct error *err) {
 
 // Two batches begin at least throttling_ms apart. Whoever changes the settings meanwhile is heard.
 static bool throttle(struct round *r, bool *go, struct error *err) {
-  int64_t wait = r->term->last_batch_ms + r->view.throttling_ms - clock_mono_ms();
-  bool timed_out = false;
+  int64_t due = r->term->last_batch_ms ? r->term->last_batch_ms + r->view.throttling_ms : 0;
   *go = true;
-  while (wait > 0 && r->term->last_batch_ms > 0 && !timed_out) {
-    if (!event_wait_for(r->op, &r->term->thread->wake, wait, &timed_out, err)) return false;
-    wait = r->term->last_batch_ms + r->view.throttling_ms - clock_mono_ms();
+  for (int64_t wait; (wait = due - clock_mono_ms()) > 0;) {
+    bool timed_out;
+    if (!event_wait_for(r->op, &r->term->thread->wake, wait, &timed_out, err) && !timed_out) return false;
   }
   if (r->term->thread->woken) {
     if (!view_read_settings(r->op, r->term, &r->view, err)) return false;
@@ -133,6 +132,7 @@ static bool move(struct round *r, struct error *err) {
   r->throttled_ms = clock_mono_ms() - start;
   if (!go) return true;
   start = r->term->last_batch_ms = clock_mono_ms();
+  r->term->selecting = false;
   r->op->deadline_ms = OPERATION_NO_DEADLINE; // each migration has its own limits
   r->moved = moves_run(r->op, r->term, &r->view, r->moves, r->n);
   r->migrated_ms = clock_mono_ms() - start;
@@ -182,7 +182,9 @@ bool balancer_round(struct operation *op, struct balancer_term *term, int64_t *i
   r->view.interval_ms = 10000; // until it has been read
   r->began_ms = clock_mono_ms();
   op_deadline_in(op, READ_TIMEOUT_MS, ERR_ExceededTimeLimit);
+  term->selecting = true;
   bool ok = run(r, err);
+  term->selecting = false;
   op->deadline_ms = OPERATION_NO_DEADLINE;
   *interval_ms = r->view.interval_ms;
   *moved = r->moved > 0 || r->splits > 0;

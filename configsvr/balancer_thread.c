@@ -78,7 +78,7 @@ static void end_round(struct balancer_thread *t) {
 static void rounds(struct operation *op, struct balancer_thread *t) {
   struct arena *terms = op->arena;
   struct error err = {0};
-  while (op_check(op, &err)) {
+  while (op_check(op, &err) && t->wanted_term == t->term->number) {
     int64_t interval_ms = 0;
     bool moved = false, timed_out;
     op->arena = arena_new(); // a round's memory goes with the round
@@ -87,6 +87,7 @@ static void rounds(struct operation *op, struct balancer_thread *t) {
     if (!balancer_round(op, t->term, &interval_ms, &moved, &why) && op_check(op, &err)) {
       log_warn("BALANCER", "Error during balancer round", "error:e", &why);
     }
+    if (op->killed == ERR_BalancerInterrupted) op->killed = 0; // only the round was meant
     arena_free(op->arena);
     op->arena = terms;
     end_round(t);
@@ -158,6 +159,14 @@ static bool is_question(void *ctx, const struct operation *op) {
 
 // ---- orders ----
 
+// Says which round runs. One that only looks (and may wait for a shard that is down) ends at once: whoever asks wants
+// it over.
+static void tell_where(struct balancer_thread *t, uint64_t number) {
+  if (t->running && t->term->selecting) operation_kill(t->running, ERR_BalancerInterrupted);
+  t->report.answered = number;
+  report(t);
+}
+
 static void wake(struct balancer_thread *t) {
   t->woken = true;
   event_signal(&t->wake);
@@ -183,10 +192,7 @@ void balancer_obey(void *order) {
   case ORDER_START: start(t, o); break;
   case ORDER_STOP: stop(t); break;
   case ORDER_WAKE: wake(t); break;
-  case ORDER_WHERE:
-    t->report.answered = o->number;
-    report(t);
-    break;
+  case ORDER_WHERE: tell_where(t, o->number); break;
   case ORDER_ASK: ask(t, o->question); break;
   case ORDER_QUIT:
     t->quitting = true;

@@ -16,6 +16,7 @@ struct balancer_term {
   struct shard_registry *shards;
   struct map *routings;  // ns -> struct routing: kept, so that a round reads only what changed
   int64_t last_batch_ms; // when migrations were last started
+  bool selecting;        // a round runs and has not begun to move: it may be interrupted
 };
 
 struct balancer_view {
