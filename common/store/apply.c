@@ -23,7 +23,7 @@ static void complete(struct db *d) {
   if (!d->entry) return;
   d->applied = d->entry;
   d->entry = 0;
-  if (d->dirty_bytes >= DB_COMMIT_DIRTY) db_commit(d);
+  if (d->dirty_bytes >= d->limits->commit_dirty) db_commit(d);
 }
 
 void store_end_file(struct store *s, struct db *d) {

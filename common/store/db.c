@@ -19,6 +19,13 @@ enum {
   FIRST_CACHE = 1 << 20, // until the store distributes its budget
 };
 
+const struct db_limits db_default_limits = {
+    .commit_dirty = 16 << 20,
+    .checkpoint_wal = 48 << 20,
+    .wal = 88 << 20,
+    .checkpoint_again = 16 << 20,
+};
+
 static const char *advice(int code) {
   switch (code & 0xff) {
   case SQLITE_FULL: return "the disk is full: free some space and start again, nothing acknowledged is lost";
@@ -132,6 +139,7 @@ static bool open_failed(struct db *d, struct error *err) {
 
 bool db_open(struct db *d, bool create, struct error *err) {
   d->missing = false;
+  if (!d->limits) d->limits = &db_default_limits;
   if (!create && access(d->path, F_OK) != 0 && errno == ENOENT) {
     d->missing = true;
     return error_set(err, ERR_NonExistentPath, "%s: there is no such file", d->path);
@@ -206,15 +214,15 @@ void db_commit(struct db *d) {
   d->dirty_bytes = 0;
   if (!wrote) return;
   d->unsynced = true;
-  if (db_wal_past(d, DB_WAL_LIMIT) && !d->checkpointing) db_checkpoint(d);
+  if (db_wal_past(d, d->limits->wal) && !d->checkpointing) db_checkpoint(d);
 }
 
 bool db_wal_past(const struct db *d, size_t limit) {
-  return d->wal_bytes > limit && (!d->wal_tried || d->wal_bytes >= d->wal_tried + DB_CHECKPOINT_AGAIN);
+  return d->wal_bytes > limit && (!d->wal_tried || d->wal_bytes >= d->wal_tried + d->limits->checkpoint_again);
 }
 
 bool db_due(const struct db *d, int64_t now_ms) {
-  if (d->txn == DB_WRITE) return d->dirty_bytes >= DB_COMMIT_DIRTY || now_ms - d->since_ms >= DB_COMMIT_MS;
+  if (d->txn == DB_WRITE) return d->dirty_bytes >= d->limits->commit_dirty || now_ms - d->since_ms >= DB_COMMIT_MS;
   return d->txn == DB_READ; // nothing to lose, and it keeps the WAL from starting anew
 }
 

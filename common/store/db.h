@@ -22,16 +22,17 @@
 
 enum db_transaction { DB_IDLE, DB_READ, DB_WRITE };
 
-enum {
-  DB_COMMIT_DIRTY = 16 << 20, // a transaction with as much of changes is committed
-  DB_COMMIT_MS = 1000,        // ... or one as old as this
-  // A checkpoint begins when the WAL is this large. What is written while the pool copies it (a second at the worst, at
-  // up to 50 MB/s) has to fit below 100 MB with it.
-  DB_CHECKPOINT_WAL = 48 << 20,
-  // Past this, the loop checkpoints by itself right after a commit, however long that takes.
-  DB_WAL_LIMIT = 88 << 20,
-  DB_CHECKPOINT_AGAIN = 16 << 20, // after one that could not copy all, when it has grown by this
+enum { DB_COMMIT_MS = 1000 }; // a transaction as old as this is committed
+
+struct db_limits {     // bytes
+  size_t commit_dirty; // a transaction with as much of changes is committed
+  // A checkpoint begins when the WAL is this large. What is written while the pool copies it (up to 50 MB in the second
+  // that may take) has to fit below 100 MB with it.
+  size_t checkpoint_wal;
+  size_t wal;              // past this, the loop checkpoints by itself right after a commit, however long that takes
+  size_t checkpoint_again; // after a checkpoint that could not copy all, when the WAL has grown by this
 };
+extern const struct db_limits db_default_limits;
 
 struct db;
 struct db_owner {
@@ -57,6 +58,7 @@ struct db {
   uint64_t uses;      // since the cache was last distributed; halved then
   size_t cache_bytes; // its share
   sqlite3_stmt *begin, *commit, *set_meta, *get_meta, *page_count;
+  const struct db_limits *limits;
   const struct db_owner *owner_ops;
   void *owner;
   struct db *next, *prev;   // all of the store's

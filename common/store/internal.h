@@ -96,6 +96,7 @@ struct removal { // files to unlink once the catalog that forgot them is durable
 struct store {
   char *dbpath, *role;
   int lock_fd;
+  struct db_limits limits;
   struct db catalog, internal;
   struct db *all;             // every database, open or not
   struct db *newest, *oldest; // open range and ids files, by last use

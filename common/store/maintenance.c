@@ -104,7 +104,7 @@ static void checkpoint(struct operation *op, struct store *s, struct db *d) {
 }
 
 static bool needs_checkpoint(const struct db *d) {
-  return d->sql ? db_wal_past(d, DB_CHECKPOINT_WAL) : d->wal_bytes > 0;
+  return d->sql ? db_wal_past(d, d->limits->checkpoint_wal) : d->wal_bytes > 0;
 }
 
 static void run_checkpoints(struct operation *op, struct store *s) {

@@ -12,6 +12,7 @@ enum {
 };
 
 void store_add_db(struct store *s, struct db *d) {
+  d->limits = &s->limits;
   d->prev = NULL;
   d->next = s->all;
   if (s->all) s->all->prev = d;

@@ -167,6 +167,7 @@ struct store *store_open(const struct store_options *o, struct error *err) {
   s->dbpath = strdup(o->dbpath);
   s->role = strdup(o->role);
   s->lock_fd = -1;
+  s->limits = db_default_limits;
   s->cache_bytes = o->cache_bytes ? o->cache_bytes : DEFAULT_CACHE;
   s->max_open = o->max_open_files ? o->max_open_files : DEFAULT_OPEN_FILES;
   if (s->max_open < LEAST_OPEN_FILES) s->max_open = LEAST_OPEN_FILES;

@@ -52,8 +52,8 @@ void store_local_put(struct store *s, const char *name, const bson_t *value); //
 // --- applying ---
 // entry: as made by change.h. Entries come in order of index; one below what a file has is skipped there.
 void store_apply(struct store *s, uint64_t index, const bson_t *entry);
-// The last index given to store_apply(). After start: the index of the last snapshot (or orderly end), up to which every file
-// surely holds everything. Replay begins with the next one; each file skips what it has already.
+// The last index given to store_apply(). After start: the index of the last snapshot (or orderly end), up to which
+// every file surely holds everything. Replay begins with the next one; each file skips what it has already.
 uint64_t store_applied(const struct store *s);
 uint64_t store_replay_target(const struct store *s); // highest index any file had at start: serve no data before this
 void store_replay_done(struct store *s);             // removes what no entry brought back; called once
