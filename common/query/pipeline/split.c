@@ -1,141 +1,103 @@
-// Splitting a pipeline over a sharded collection: what runs on the shards, what on the merger.
+// Splits a pipeline between shards and a router (reference: the aggregation rows of MongoDB's sharded behaviour).
 //
-// Stages stay on the shards until the first that has to see all documents together; that one is split according to its
-// kind, everything behind it runs on the merger.
-#include <stdio.h>
+// Stages that look at one document at a time run on the shards, up to the first one that needs all documents; that one
+// is divided as its placement says, and everything behind it runs on the router.
 #include <string.h>
 
-#include "common/query/pipeline/stage.h"
+#include "common/query/pipeline/pipeline_internal.h"
 
-struct splitting {
+struct halves {
   struct arena *arena;
-  const struct pipeline *p;
-  const bson_t **shards, **merger; // stages
-  size_t n_shards, n_merger;
-  const bson_t *merge_sort;
+  bson_t *shards, *merger;
+  uint32_t n_shards, n_merger;
+  const struct sort *merge_sort;
 };
 
-static const bson_t *single(struct arena *a, const char *name, int64_t n) {
-  bson_t *spec = arena_bson(a);
-  BSON_APPEND_INT64(spec, name, n);
-  return spec;
+static void append_stage(bson_t *to, uint32_t *n, const char *name, const bson_value_t *spec) {
+  char text[16];
+  const char *key;
+  bson_t stage;
+  bson_uint32_to_string((*n)++, &key, text, sizeof text);
+  bson_append_document_begin(to, key, -1, &stage);
+  doc_append_value(&stage, name, spec);
+  bson_append_document_end(to, &stage);
 }
 
-// {$group: {..., <mark>: true}}
-static const bson_t *marked_group(struct arena *a, const struct stage *s, const char *mark) {
-  bson_value_t argument = stage_argument(s);
-  bson_t *spec = arena_bson(a), group, inner;
-  doc_view(&inner, argument.value.v_doc.data, argument.value.v_doc.data_len);
-  BSON_APPEND_DOCUMENT_BEGIN(spec, "$group", &group);
-  bson_concat(&group, &inner);
-  BSON_APPEND_BOOL(&group, mark, true);
-  bson_append_document_end(spec, &group);
-  return spec;
+static void to_shards(struct halves *h, const struct stage *s) {
+  append_stage(h->shards, &h->n_shards, s->type->name, &s->spec);
 }
 
-// {$group: {_id: "$_id", total: {$sum: "$total"}, $doingMerge: true}}
-static const bson_t *merging_group(struct arena *a, const struct stage *s) {
-  bson_value_t argument = stage_argument(s);
-  bson_t *spec = arena_bson(a), group;
-  bson_iter_t it, accumulator;
-  BSON_APPEND_DOCUMENT_BEGIN(spec, "$group", &group);
-  for (value_iter(&argument, &it); bson_iter_next(&it);) {
-    const char *field = bson_iter_key(&it), *path = arena_printf(a, "$%s", field);
-    if (strcmp(field, "_id") == 0) {
-      BSON_APPEND_UTF8(&group, "_id", path);
-      continue;
-    }
-    bson_t one;
-    if (!bson_iter_recurse(&it, &accumulator) || !bson_iter_next(&accumulator)) continue;
-    BSON_APPEND_DOCUMENT_BEGIN(&group, field, &one);
-    BSON_APPEND_UTF8(&one, bson_iter_key(&accumulator), path);
-    bson_append_document_end(&group, &one);
+static void to_merger(struct halves *h, const struct stage *s) {
+  append_stage(h->merger, &h->n_merger, s->type->name, &s->spec);
+}
+
+static void limit_shards(struct halves *h, int64_t limit) {
+  bson_value_t n = value_int64(limit);
+  append_stage(h->shards, &h->n_shards, "$limit", &n);
+}
+
+static void split_group(struct halves *h, const struct stage *s) {
+  char text[16];
+  const char *key;
+  bson_t stage;
+  bson_uint32_to_string(h->n_shards++, &key, text, sizeof text);
+  bson_append_document_begin(h->shards, key, -1, &stage);
+  stage_group_partial(s, &stage);
+  bson_append_document_end(h->shards, &stage);
+  bson_uint32_to_string(h->n_merger++, &key, text, sizeof text);
+  bson_append_document_begin(h->merger, key, -1, &stage);
+  stage_group_merge(s, &stage);
+  bson_append_document_end(h->merger, &stage);
+}
+
+// How many documents a $skip at `i` and a $limit right behind it need at most; 0 = all.
+static int64_t needed_behind_skip(const struct pipeline *p, size_t i) {
+  int64_t n = 0;
+  for (; i < p->n; i++) {
+    int64_t skip = stage_skip_of(p->stages[i]), limit = stage_limit_of(p->stages[i]);
+    if (limit) return __builtin_add_overflow(n, limit, &n) ? 0 : n;
+    if (strcmp(p->stages[i]->type->name, "$skip") != 0 || __builtin_add_overflow(n, skip, &n)) return 0;
   }
-  BSON_APPEND_BOOL(&group, "$doingMerge", true);
-  bson_append_document_end(spec, &group);
-  return spec;
+  return 0;
 }
 
-// What a $limit at `at`, perhaps with a $skip before it, lets through at most; 0 = everything.
-static int64_t limit_behind(const struct pipeline *p, size_t at) {
-  int64_t skip = 0;
-  if (at < p->n && p->stages[at]->type->split == SPLIT_SKIP) skip = limit_of(p->stages[at++]);
-  if (at >= p->n || p->stages[at]->type->split != SPLIT_LIMIT) return 0;
-  int64_t limit = limit_of(p->stages[at]);
-  return limit < INT64_MAX - skip ? limit + skip : 0;
-}
-
-static void to_shards(struct splitting *x, const bson_t *spec) {
-  x->shards[x->n_shards++] = spec;
-}
-
-static void to_merger(struct splitting *x, const bson_t *spec) {
-  x->merger[x->n_merger++] = spec;
-}
-
-// The stage at which the pipeline is cut.
-static void split_at(struct splitting *x, size_t at) {
-  const struct stage *s = x->p->stages[at];
-  int64_t limit;
-  switch (s->type->split) {
-  case SPLIT_GROUP:
-    to_shards(x, marked_group(x->arena, s, "$willBeMerged"));
-    to_merger(x, merging_group(x->arena, s));
-    break;
-  case SPLIT_SORT: {
-    bson_value_t pattern = stage_argument(s);
-    to_shards(x, s->spec);
-    x->merge_sort = arena_bson_view(x->arena, pattern.value.v_doc.data, pattern.value.v_doc.data_len);
-    limit = limit_behind(x->p, at + 1);
-    if (limit) to_shards(x, single(x->arena, "$limit", limit));
-    break;
-  }
-  case SPLIT_SKIP:
-    limit = limit_behind(x->p, at);
-    if (limit) to_shards(x, single(x->arena, "$limit", limit));
-    to_merger(x, s->spec);
-    break;
-  case SPLIT_LIMIT:
-  case SPLIT_BOTH:
-    to_shards(x, s->spec);
-    to_merger(x, s->spec);
-    break;
-  default: to_merger(x, s->spec); break;
+// Divides the stage that ends the shards' part. Returns where the router goes on.
+static size_t divide(struct halves *h, const struct pipeline *p, size_t i) {
+  const struct stage *s = p->stages[i];
+  int64_t limit = 0;
+  switch (s->type->placement) {
+  case PLACE_GROUP: split_group(h, s); return i + 1;
+  case PLACE_SORT:
+    to_shards(h, s);
+    h->merge_sort = stage_sort_of(s, &limit);
+    if (limit) limit_shards(h, limit);
+    return i + 1;
+  case PLACE_LIMIT: to_shards(h, s); return i;
+  case PLACE_SKIP:
+    limit = needed_behind_skip(p, i);
+    if (limit) limit_shards(h, limit);
+    return i;
+  default: return i;
   }
 }
 
-// An $unwind at the end of the shards' part only makes more documents to send: the merger does it.
-static void move_unwinds(struct splitting *x) {
-  size_t n = 0;
-  while (n < x->n_shards && bson_has_field(x->shards[x->n_shards - 1 - n], "$unwind")) n++;
-  if (!n || x->n_shards == n || x->n_merger == 0) return;
-  memmove(x->merger + n, x->merger, x->n_merger * sizeof(bson_t *));
-  memcpy(x->merger, x->shards + x->n_shards - n, n * sizeof(bson_t *));
-  x->n_shards -= n;
-  x->n_merger += n;
-}
-
-static const bson_t *as_array(struct arena *a, const bson_t *const *stages, size_t n) {
-  bson_t *array = arena_bson(a);
-  for (size_t i = 0; i < n; i++) {
-    char key[16];
-    const char *k;
-    bson_uint32_to_string((uint32_t)i, &k, key, sizeof key);
-    BSON_APPEND_DOCUMENT(array, k, stages[i]);
-  }
-  return array;
+// An $unwind at the end of the shards' part only multiplies what goes over the network.
+static size_t without_final_unwinds(const struct pipeline *p, size_t end) {
+  while (end > p->first && strcmp(p->stages[end - 1]->type->name, "$unwind") == 0) end--;
+  return end;
 }
 
 void pipeline_split(struct arena *a, const struct pipeline *p, struct pipeline_split *out) {
-  struct splitting x = {.arena = a, .p = p};
-  x.shards = arena_zalloc(a, (2 * p->n + 2) * sizeof(bson_t *));
-  x.merger = arena_zalloc(a, (2 * p->n + 2) * sizeof(bson_t *));
-  size_t at = 0;
-  while (at < p->n && p->stages[at]->type->split == SPLIT_SHARDS) to_shards(&x, p->stages[at++]->spec);
-  if (at < p->n) split_at(&x, at++);
-  while (at < p->n) to_merger(&x, p->stages[at++]->spec);
-  if (!x.merge_sort) move_unwinds(&x);
-  out->shards = as_array(a, x.shards, x.n_shards);
-  out->merger = as_array(a, x.merger, x.n_merger);
-  out->merge_sort = x.merge_sort;
+  struct halves h = {.arena = a, .shards = arena_bson(a), .merger = arena_bson(a)};
+  size_t end = p->first;
+  while (end < p->n && p->stages[end]->type->placement == PLACE_SHARDS) end++;
+  bool divided = end < p->n;
+  bool keeps_all = divided && p->stages[end]->type->placement == PLACE_MERGER;
+  size_t on_shards = keeps_all ? without_final_unwinds(p, end) : end;
+  for (size_t i = p->first; i < on_shards; i++) to_shards(&h, p->stages[i]);
+  for (size_t i = on_shards; i < end; i++) to_merger(&h, p->stages[i]);
+  if (divided) {
+    for (size_t i = divide(&h, p, end); i < p->n; i++) to_merger(&h, p->stages[i]);
+  }
+  *out = (struct pipeline_split){h.shards, h.merger, h.merge_sort ? sort_pattern(h.merge_sort) : NULL};
 }
