@@ -137,10 +137,15 @@ bool config_commit_drop_collection(struct request *r, bson_t *reply, struct erro
   struct drop x = {0};
   if (!request_namespace(r, &x.ns, err)) return false;
   x.has_uuid = doc_uuid(r->body, "uuid", x.uuid);
-  do {
-    if (!commit_run(r->op, config_of(r), collection_namespaces, N_NAMESPACES, commit_drop, &x, err)) return false;
-  } while (x.more); // ends: each turn deletes rows that nobody adds to
-  return true;
+  struct arena *requests = r->op->arena;
+  bool ok;
+  do {                          // ends: each turn deletes rows that nobody adds to
+    r->op->arena = arena_new(); // a million chunks pass here
+    ok = commit_run(r->op, config_of(r), collection_namespaces, N_NAMESPACES, commit_drop, &x, err);
+    arena_free(r->op->arena);
+    r->op->arena = requests;
+  } while (ok && x.more);
+  return ok;
 }
 
 // ---- rename ----
