@@ -9,7 +9,7 @@
 #include "common/bson/doc.h"
 #include "common/node/internal.h"
 
-enum { MAX_WIRE_VERSION = 25, SESSION_TIMEOUT_MINUTES = 30 };
+enum { MAX_WIRE_VERSION = 25, SESSION_TIMEOUT_MINUTES = 30, CONFIG_SERVER_MODE = 2 };
 
 // The compressors that both sides have, in the client's order; the first one is used for replies.
 static void negotiate_compression(struct request *r, bson_t *reply) {
@@ -41,6 +41,7 @@ bool hello_run(struct request *r, bson_t *reply, struct error *err) {
   struct node *n = request_node(r);
   repl_hello(n->repl, reply);
   append_old_name(r, reply);
+  if (!strcmp(n->program, "configsvr")) BSON_APPEND_INT32(reply, "configsvr", CONFIG_SERVER_MODE);
   if (doc_bool(r->body, "helloOk", false)) BSON_APPEND_BOOL(reply, "helloOk", true);
   BSON_APPEND_INT32(reply, "maxBsonObjectSize", DOC_MAX_BYTES);
   BSON_APPEND_INT32(reply, "maxMessageSizeBytes", MESSAGE_MAX_BYTES);
