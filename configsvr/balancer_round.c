@@ -1,10 +1,12 @@
-// One round of the balancer: look, choose, split along zones, move, write down.
+// One round of the balancer: look, choose, split along zones, move (or, when there is nothing to move, merge), write
+// down.
 #include <string.h>
 #include <time.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "configsvr/balancer_merge.h"
 #include "configsvr/balancer_moves.h"
 
 enum {
@@ -171,7 +173,8 @@ static bool run(struct round *r, struct error *err) {
   if (!may_balance(r)) return true;
   if (!view_read_shards(r->op, r->term, &r->view, err) || !choose(r, err)) return false;
   r->selected_ms = clock_mono_ms() - r->began_ms;
-  return r->n == 0 || move(r, err);
+  if (r->n > 0) return move(r, err);
+  return !merge_due(r->term, &r->view) || merge_all(r->op, r->term, &r->view, err);
 }
 
 bool balancer_round(struct operation *op, struct balancer_term *term, int64_t *interval_ms, bool *moved,

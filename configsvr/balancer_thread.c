@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "configsvr/balancer_view.h"
 
@@ -47,7 +48,7 @@ void balancer_term_unref(struct balancer_term *term) {
 static struct balancer_term *term_new(struct balancer_thread *t, struct error *err) {
   struct balancer_term *term = calloc(1, sizeof *term);
   if (!term) log_fatal("BALANCER", "Out of memory", NULL);
-  *term = (struct balancer_term){.refs = 1, .thread = t, .number = t->wanted_term};
+  *term = (struct balancer_term){.refs = 1, .thread = t, .number = t->wanted_term, .last_merge_ms = clock_mono_ms()};
   t->terms_alive++;
   term->routings = map_new();
   term->config = replica_set_watch(t->loop, t->remotes, t->wanted_config, err);

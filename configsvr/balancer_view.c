@@ -28,15 +28,16 @@ bool view_shard_call(struct operation *op, struct balancer_term *term, const cha
 static bool read_parameters(struct operation *op, struct balancer_term *term, struct balancer_view *v,
                             struct error *err) {
   static const char *const names[] = {"balancerMigrationsThrottlingMs", "balancerRoundIntervalMs",
-                                      "balancerClassicPolicy"};
+                                      "balancerClassicPolicy", "autoMergerIntervalSecs"};
   bson_t *get = arena_bson(op->arena);
   const bson_t *reply;
   bson_append_int32(get, "getParameter", -1, 1);
-  for (size_t i = 0; i < 3; i++) bson_append_int32(get, names[i], -1, 1);
+  for (size_t i = 0; i < 4; i++) bson_append_int32(get, names[i], -1, 1);
   if (!view_config_call(op, term, "admin", get, &reply, err)) return false;
   v->throttling_ms = doc_i64(reply, names[0], 1000);
   v->interval_ms = doc_i64(reply, names[1], 10000);
   v->classic = doc_bool(reply, names[2], false);
+  v->merge_interval_ms = 1000 * doc_i64(reply, names[3], 3600);
   return true;
 }
 

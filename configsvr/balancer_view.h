@@ -15,13 +15,14 @@ struct balancer_term {
   struct replica_set *config; // the config set, this node included
   struct shard_registry *shards;
   struct map *routings;  // ns -> struct routing: kept, so that a round reads only what changed
+  int64_t last_merge_ms; // when the auto-merger last ran (or the term began)
   int64_t last_batch_ms; // when migrations were last started
   bool selecting;        // a round runs and has not begun to move: it may be interrupted
 };
 
 struct balancer_view {
   struct balancer_settings settings;
-  int64_t throttling_ms, interval_ms; // the node's parameters
+  int64_t throttling_ms, interval_ms, merge_interval_ms; // the node's parameters
   bool classic;
   struct policy_shard *shards; // in random order, so that ties fall anywhere
   struct replica_set **sets;   // the same order

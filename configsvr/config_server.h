@@ -26,9 +26,10 @@ struct config_server {
   // Parameters (setParameter)
   int64_t history_window_seconds; // minSnapshotHistoryWindowInSeconds
   int64_t resharding_minimum_ms; // reshardingMinimumOperationDurationMillis: accepted, a blocking copy needs no minimum
-  int64_t balancer_throttling_ms; // balancerMigrationsThrottlingMs
-  int64_t balancer_interval_ms;   // balancerRoundIntervalMs
-  bool balancer_classic;          // balancerClassicPolicy: chunk counts instead of data sizes
+  int64_t balancer_throttling_ms;       // balancerMigrationsThrottlingMs
+  int64_t auto_merger_interval_seconds; // autoMergerIntervalSecs
+  int64_t balancer_interval_ms;         // balancerRoundIntervalMs
+  bool balancer_classic;                // balancerClassicPolicy: chunk counts instead of data sizes
 };
 
 static inline struct config_server *config_of(const struct request *r) {

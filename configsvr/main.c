@@ -77,10 +77,12 @@ static void add_parameters(struct config_server *cs) {
   cs->resharding_minimum_ms = 300000;
   cs->balancer_throttling_ms = 1000;
   cs->balancer_interval_ms = 10000;
+  cs->auto_merger_interval_seconds = 3600;
   parameter_add_int(n, "minSnapshotHistoryWindowInSeconds", &cs->history_window_seconds, 0, 1000000, true);
   parameter_add_int(n, "reshardingMinimumOperationDurationMillis", &cs->resharding_minimum_ms, 0, INT64_MAX, true);
   parameter_add_int(n, "balancerMigrationsThrottlingMs", &cs->balancer_throttling_ms, 0, 3600000, true);
   parameter_add_int(n, "balancerRoundIntervalMs", &cs->balancer_interval_ms, 10, 3600000, true);
+  parameter_add_int(n, "autoMergerIntervalSecs", &cs->auto_merger_interval_seconds, 1, 1000000, true);
   parameter_add_bool(n, "balancerClassicPolicy", &cs->balancer_classic, true);
 }
 

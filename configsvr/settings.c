@@ -114,7 +114,8 @@ static bool read_balancer(const bson_t *doc, struct balancer_settings *out, stru
 }
 
 bool settings_read(const bson_t *const *docs, size_t n, struct balancer_settings *out, struct error *err) {
-  *out = (struct balancer_settings){.enabled = true, .chunk_bytes = (int64_t)DEFAULT_CHUNK_MB * 1024 * 1024};
+  *out = (struct balancer_settings){
+      .enabled = true, .auto_merge = true, .chunk_bytes = (int64_t)DEFAULT_CHUNK_MB * 1024 * 1024};
   for (size_t i = 0; i < n; i++) {
     const char *id = doc_str(docs[i], "_id", "");
     if (strcmp(id, "chunksize") == 0) {
@@ -122,6 +123,8 @@ bool settings_read(const bson_t *const *docs, size_t n, struct balancer_settings
       if (!(mb >= 1 && mb <= MAX_CHUNK_MB))
         return error_set(err, ERR_BadValue, "The chunk size %g MB is not within 1 and 1024", mb);
       out->chunk_bytes = (int64_t)(mb * 1024 * 1024);
+    } else if (strcmp(id, "automerge") == 0) {
+      out->auto_merge = doc_bool(docs[i], "enabled", true);
     } else if (strcmp(id, "balancer") == 0 && !read_balancer(docs[i], out, err)) {
       return false;
     }

@@ -14,6 +14,7 @@ struct balancer_settings {
   bool attempt_jumbo;            // attemptToBalanceJumboChunks
   bool wait_for_delete;
   bool secondary_throttle;
+  bool auto_merge; // automerge
   int64_t chunk_bytes;
 };
 
