@@ -3,7 +3,7 @@
 #include "common/query/expression_families.h"
 #include "common/query/type_names.h"
 
-enum { RANGE_MAX_BYTES = 100 * 1024 * 1024 }; // of what $range may make
+enum { RANGE_MAX_BYTES = DOC_MAX_BYTES }; // of what $range may make: no larger array can be stored or returned
 
 static const char *name_of(const bson_value_t *v) {
   return type_name(v->value_type);
