@@ -293,6 +293,8 @@ void ids_forget(struct collection_core *c) {
   struct ids *i = c->ids;
   if (!i) return;
   if (i->db.sql) store_closed(c->store, &i->db);
+  i->db.entry = 0;
+  db_close(&i->db, false);
   store_remove_db(c->store, &i->db);
   c->ids = NULL;
   removal_add(c->store, NULL, i, NULL);

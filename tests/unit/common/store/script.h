@@ -89,7 +89,9 @@ static void script_put(struct script *s, struct script_doc *d) {
   } else if (pick(s, 4)) {
     BSON_APPEND_INT32(doc, "y", (int32_t)pick(s, 1000));
   }
-  BSON_APPEND_UTF8(doc, "pad", "some more bytes for the document to have a size" + pick(s, 40));
+  const char *pad = "some more bytes for the document to have a size";
+  pad += pick(s, 40);
+  BSON_APPEND_UTF8(doc, "pad", pad);
   change_put(s->list, named(s, c), c->files[d->file], d->rid, doc);
 }
 
