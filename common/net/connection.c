@@ -122,13 +122,18 @@ static void lost(struct connection *c) {
 struct output {
   uv_write_t write;
   struct connection *c;
-  uint8_t data[];
+  struct buf bytes;
 };
+
+static void free_output(struct output *o) {
+  buf_free(&o->bytes);
+  free(o);
+}
 
 static void on_written(uv_write_t *write, int status) {
   struct output *o = write->data;
   struct connection *c = o->c;
-  free(o);
+  free_output(o);
   if (c->closing) return;
   if (status < 0)
     lost(c);
@@ -140,25 +145,25 @@ static size_t unsent(const struct connection *c) {
   return uv_stream_get_write_queue_size((const uv_stream_t *)&c->tcp);
 }
 
-// What the socket does not take at once is copied and waits.
-static void send_bytes(struct connection *c, const uint8_t *data, size_t len) {
-  if (c->gone || !len) return;
-  uv_buf_t all = uv_buf_init((char *)(uintptr_t)data, (unsigned)len);
+// What the socket does not take at once waits, and the buffer with it: *bytes is empty then.
+static void send_bytes(struct connection *c, struct buf *bytes) {
+  if (c->gone || !bytes->len) return;
+  uv_buf_t all = uv_buf_init((char *)bytes->data, (unsigned)bytes->len);
   int n = uv_try_write((uv_stream_t *)&c->tcp, &all, 1);
   if (n == UV_EAGAIN) n = 0;
   if (n < 0) {
     lost(c);
     return;
   }
-  size_t rest = len - (size_t)n, cap = 0;
-  if (!rest) return;
-  struct output *o = array_grow(NULL, &cap, 1, sizeof *o + rest);
-  o->c = c;
+  if ((size_t)n == bytes->len) return;
+  size_t cap = 0;
+  struct output *o = array_grow(NULL, &cap, 1, sizeof *o);
+  *o = (struct output){.c = c, .bytes = *bytes};
+  *bytes = (struct buf){0};
   o->write.data = o;
-  memcpy(o->data, data + n, rest);
-  uv_buf_t b = uv_buf_init((char *)o->data, (unsigned)rest);
-  if (uv_write(&o->write, (uv_stream_t *)&c->tcp, &b, 1, on_written) != 0) {
-    free(o);
+  uv_buf_t rest = uv_buf_init((char *)o->bytes.data + n, (unsigned)(o->bytes.len - (size_t)n));
+  if (uv_write(&o->write, (uv_stream_t *)&c->tcp, &rest, 1, on_written) != 0) {
+    free_output(o);
     lost(c);
   }
 }
@@ -172,7 +177,7 @@ static void send_message(struct connection *c, int32_t response_to, int32_t opco
   else
     message_write(out, ++c->last_id, response_to, flags, body, NULL, 0);
   if (compress) (void)message_compress(out, 0, c->compressor);
-  send_bytes(c, out->data, out->len);
+  send_bytes(c, out);
   if (out->cap > OUTPUT_BYTES) buf_free(out);
 }
 
@@ -185,10 +190,10 @@ void connection_send(struct connection *c, int32_t response_to, uint32_t flags, 
 
 void connection_send_raw(struct connection *c, const void *data, size_t len) {
   if (unsent(c) + c->held.len + len > RAW_OUTPUT_BYTES) return;
-  if (c->op)
-    buf_add(&c->held, data, len); // the reply goes first
-  else
-    send_bytes(c, data, len);
+  buf_add(&c->held, data, len);
+  if (c->op) return; // the reply goes first
+  send_bytes(c, &c->held);
+  buf_free(&c->held);
 }
 
 // --- requests ---
@@ -227,7 +232,7 @@ static void run_request(struct operation *op, void *arg) {
   answer(c, op);
   buf_free(&c->request);
   c->op = NULL;
-  if (c->held.len) send_bytes(c, c->held.data, c->held.len);
+  send_bytes(c, &c->held);
   buf_free(&c->held);
   if (c->closed)
     connection_free(c);
