@@ -72,8 +72,14 @@ static struct member *find_member(const struct replica_set *s, const char *host)
 
 static void watch_member(struct operation *op, void *arg);
 
+static size_t count_members(const struct replica_set *s) {
+  size_t n = 0;
+  for (const struct member *m = s->members; m; m = m->next) n += !m->gone;
+  return n;
+}
+
 static void add_member(struct replica_set *s, const char *host) {
-  if (find_member(s, host)) return;
+  if (find_member(s, host) || count_members(s) >= MAX_MEMBERS) return;
   size_t cap = 0;
   struct member *m = array_grow(NULL, &cap, 1, sizeof *m), **end = &s->members;
   m->host = strdup(host);
@@ -118,6 +124,17 @@ static void take_members(struct replica_set *s, const bson_t *hello) {
   for (char *host = strtok_r(copy, ",", &save); host; host = strtok_r(NULL, ",", &save)) add_member(s, host);
 }
 
+// Without a primary the members that others name are watched too: one of them may be it. None is dropped.
+static void add_named_members(struct replica_set *s, const bson_t *hello) {
+  __attribute__((cleanup(buf_cleanup))) struct buf list = {0};
+  append_hosts(hello, "hosts", &list);
+  append_hosts(hello, "passives", &list);
+  if (!list.len) return;
+  char *save;
+  for (char *host = strtok_r((char *)list.data, ",", &save); host; host = strtok_r(NULL, ",", &save))
+    add_member(s, host);
+}
+
 static bool newest_election(struct replica_set *s, const bson_t *hello) {
   bson_oid_t id;
   if (!doc_oid(hello, "electionId", &id)) return true;
@@ -151,6 +168,7 @@ static void take_hello(struct member *m, const bson_t *hello, int64_t took_us) {
     }
   } else {
     m->kind = doc_bool(hello, "secondary", false) && !doc_bool(hello, "hidden", false) ? KIND_SECONDARY : KIND_OTHER;
+    if (!replica_set_primary(s)) add_named_members(s, hello);
     const char *primary = doc_str(hello, "primary", NULL);
     struct member *named = primary ? find_member(s, primary) : NULL;
     // A secondary knows a primary that we do not: ask that one at once.

@@ -105,6 +105,11 @@ static bool run_upgrade(struct request *r, bson_t *reply, struct error *err) {
   return true;
 }
 
+static bool run_agree(struct request *r, bson_t *reply, struct error *err) {
+  connection_set_compressor(r->conn, compressor_by_name("zlib"));
+  return true;
+}
+
 static const struct command test_commands[] = {
     {"ping", NULL, 0, run_ping, "answers"},
     {"hello", "isMaster", CMD_OP_QUERY, run_hello, "who is there"},
@@ -115,6 +120,7 @@ static const struct command test_commands[] = {
     {"big", NULL, 0, run_big, "answers at length"},
     {"fail", NULL, 0, run_fail, "fails"},
     {"oldFail", NULL, 0, run_old_fail, "fails as commands did once"},
+    {"agree", NULL, 0, run_agree, "agrees on a compressor"},
     {"upgrade", NULL, CMD_INTERNAL, run_upgrade, "becomes a stream"},
     {0},
 };
@@ -365,7 +371,7 @@ static uint8_t scratch[CHANNEL_READ_BYTES];
 
 static struct channel *dial(struct fixture *f, struct operation *op) {
   struct error err;
-  struct channel *c = channel_open(op, f->host, scratch, loop_now_ms(op->loop) + 1000, &err);
+  struct channel *c = channel_open(op, f->host, scratch, loop_now_ms(op->loop) + 10000, &err);
   EXPECT(c != NULL);
   return c;
 }
@@ -379,7 +385,7 @@ static void add_command(struct buf *to, int32_t id, uint32_t flags, bson_t *body
 static bool receive(struct operation *op, struct channel *c, struct message *m) {
   struct error err;
   struct buf bytes;
-  if (!channel_receive(op, c, loop_now_ms(op->loop) + 2000, &bytes, &err)) return false;
+  if (!channel_receive(op, c, loop_now_ms(op->loop) + 10000, &bytes, &err)) return false;
   uint8_t *data = arena_memdup(op->arena, bytes.data, bytes.len);
   size_t len = bytes.len;
   buf_free(&bytes);
@@ -414,7 +420,7 @@ static void pipelining(struct operation *op, void *arg) {
   EXPECT(channel_send(c, &out, &sent));
   channel_close(c);
   struct error err;
-  for (int i = 0; i < 100 && f.writes < 10; i++) EXPECT(op_sleep(op, 1, &err));
+  for (int i = 0; i < 5000 && f.writes < 10; i++) EXPECT(op_sleep(op, 1, &err));
   EXPECT(f.writes >= 10);
   buf_free(&out);
   teardown(&f, op);
@@ -460,7 +466,7 @@ static void send_hostile(struct fixture *f, struct operation *op, const void *da
   EXPECT(channel_send(c, &out, &sent));
   bool answered = receive(op, c, &m);
   EXPECT(answered && doc_i64(&m.body, "code", 0) == expected_code);
-  for (int i = 0; i < 200 && !c->fail_code; i++) EXPECT(op_sleep(op, 1, &err));
+  for (int i = 0; i < 5000 && !c->fail_code; i++) EXPECT(op_sleep(op, 1, &err));
   EXPECT(c->fail_code); // closed by the server
   channel_close(c);
   buf_free(&out);
@@ -559,6 +565,70 @@ static void test_slow_reader(void **state) {
   in_loop(slow_reader, NULL);
 }
 
+// Only what came compressed is answered compressed, once the handshake has agreed on a compressor.
+static void compression(struct operation *op, void *arg) {
+  struct fixture f;
+  struct message m;
+  bool sent;
+  setup(&f, op);
+  struct channel *c = dial(&f, op);
+  struct buf out = {0};
+  add_command(&out, 1, 0, BCON_NEW("agree", BCON_INT32(1)));
+  EXPECT(channel_send(c, &out, &sent) && receive(op, c, &m) && m.compressor == COMPRESSOR_NONE);
+  buf_clear(&out);
+  add_command(&out, 2, 0, BCON_NEW("big", BCON_INT32(1), "bytes", BCON_INT32(5000)));
+  EXPECT(channel_send(c, &out, &sent) && receive(op, c, &m) && m.compressor == COMPRESSOR_NONE);
+  buf_clear(&out);
+  char *filler = arena_zalloc(op->arena, 1001);
+  memset(filler, 'x', 1000);
+  add_command(&out, 3, 0, BCON_NEW("big", BCON_INT32(1), "bytes", BCON_INT32(5000), "filler", BCON_UTF8(filler)));
+  EXPECT(message_compress(&out, 0, COMPRESSOR_SNAPPY));
+  EXPECT(channel_send(c, &out, &sent) && receive(op, c, &m));
+  EXPECT(m.compressor == COMPRESSOR_ZLIB && m.response_to == 3 && m.body.len > 5000);
+  channel_close(c);
+  buf_free(&out);
+  teardown(&f, op);
+}
+
+static void test_compression(void **state) {
+  in_loop(compression, NULL);
+}
+
+static void listening(struct operation *op, void *arg) {
+  struct fixture f;
+  struct error err;
+  setup(&f, op);
+  static const char *const here[] = {"127.0.0.1"}, *const nowhere[] = {"192.0.2.1"}, *const odd[] = {"no.such.invalid"};
+  struct server_options o = {.bind_ips = here, .n_bind_ips = 1, .port = server_port(f.server), .max_connections = 1};
+  EXPECT(!server_listen(op->loop, &o, handle, &f, &err));
+  EXPECT(strstr(err.message, "is taken, choose another with --port"));
+  o.bind_ips = nowhere;
+  EXPECT(!server_listen(op->loop, &o, handle, &f, &err) && strstr(err.message, "--bind_ip"));
+  o.bind_ips = odd;
+  EXPECT(!server_listen(op->loop, &o, handle, &f, &err) && err.code == ERR_HostNotFound);
+  teardown(&f, op);
+}
+
+static void test_listen_errors(void **state) {
+  in_loop(listening, NULL);
+}
+
+static void crowd(struct operation *op, void *arg) {
+  struct fixture f;
+  struct error err;
+  setup(&f, op);
+  struct channel *c[101];
+  for (int i = 0; i < 101; i++) c[i] = dial(&f, op);
+  for (int i = 0; i < 5000 && !c[100]->fail_code; i++) EXPECT(op_sleep(op, 1, &err));
+  EXPECT(c[100]->fail_code && !c[99]->fail_code); // one more than may be is closed, the others stay
+  for (int i = 0; i < 101; i++) channel_close(c[i]);
+  teardown(&f, op);
+}
+
+static void test_too_many_connections(void **state) {
+  in_loop(crowd, NULL);
+}
+
 // --- streams ---
 
 struct streaming {
@@ -595,7 +665,7 @@ static void streams(struct operation *op, void *arg) {
   (void)open_stream(&f, "ping2", &refused);
   stream_close(open_stream(&f, "upgrade", &quick));
   EXPECT(!quick.closed); // never inside the call
-  for (int i = 0; i < 200 && f.raw_bytes < 19; i++) EXPECT(op_sleep(op, 1, &err));
+  for (int i = 0; i < 5000 && f.raw_bytes < 19; i++) EXPECT(op_sleep(op, 1, &err));
   EXPECT(s.open && f.raw_bytes == 19);
   EXPECT(!strcmp(buf_str(&s.got), "early"));
   EXPECT(refused.closed && !refused.open && quick.closed && !quick.open);
@@ -603,15 +673,15 @@ static void streams(struct operation *op, void *arg) {
   buf_add(&much, arena_zalloc(op->arena, 3000000), 3000000);
   stream_send(s.stream, much.data, much.len);
   buf_free(&much);
-  for (int i = 0; i < 500 && f.raw_bytes < 3000019; i++) EXPECT(op_sleep(op, 1, &err));
+  for (int i = 0; i < 5000 && f.raw_bytes < 3000019; i++) EXPECT(op_sleep(op, 1, &err));
   EXPECT(f.raw_bytes == 3000019);
   stream_close(s.stream);
-  for (int i = 0; i < 200 && !f.raw_closed; i++) EXPECT(op_sleep(op, 1, &err));
+  for (int i = 0; i < 5000 && !f.raw_closed; i++) EXPECT(op_sleep(op, 1, &err));
   EXPECT(s.closed && f.raw_closed);
   buf_free(&s.got);
   struct streaming last = {0};
   (void)open_stream(&f, "upgrade", &last);
-  for (int i = 0; i < 200 && !last.open; i++) EXPECT(op_sleep(op, 1, &err));
+  for (int i = 0; i < 5000 && !last.open; i++) EXPECT(op_sleep(op, 1, &err));
   teardown(&f, op);
   EXPECT(op_sleep(op, 1, &err));
   EXPECT(last.closed);
@@ -660,6 +730,9 @@ int main(void) {
       cmocka_unit_test(test_op_query),
       cmocka_unit_test(test_slow_reader),
       cmocka_unit_test(test_streams),
+      cmocka_unit_test(test_compression),
+      cmocka_unit_test(test_listen_errors),
+      cmocka_unit_test(test_too_many_connections),
       cmocka_unit_test(test_ping_pong),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
