@@ -87,12 +87,13 @@ bool config_next_member(const bson_t *config, struct config_walk *walk, struct c
     walk->begun = true;
   }
   if (!bson_iter_next(&walk->it)) return false;
-  iter_doc(&walk->doc, &walk->it);
-  *out = (struct config_member){.id = (int32_t)doc_i64(&walk->doc, "_id", -1),
-                                .host = doc_str(&walk->doc, "host", ""),
-                                .priority = doc_double(&walk->doc, "priority", 1),
-                                .votes = doc_i64(&walk->doc, "votes", 1),
-                                .hidden = doc_bool(&walk->doc, "hidden", false)};
+  bson_t doc;
+  iter_doc(&doc, &walk->it);
+  *out = (struct config_member){.id = (int32_t)doc_i64(&doc, "_id", -1),
+                                .host = doc_str(&doc, "host", ""),
+                                .priority = doc_double(&doc, "priority", 1),
+                                .votes = doc_i64(&doc, "votes", 1),
+                                .hidden = doc_bool(&doc, "hidden", false)};
   return true;
 }
 

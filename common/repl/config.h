@@ -31,10 +31,9 @@ struct config_member {
   int64_t votes;
   bool hidden;
 };
-struct config_walk { // zeroed at first; not copied
+struct config_walk { // zeroed at first
+  bson_iter_t it;    // at the present member
   bool begun;
-  bson_iter_t it;
-  bson_t doc; // the present member
 };
 bool config_next_member(const bson_t *config, struct config_walk *walk, struct config_member *out);
 size_t config_members(const bson_t *config);

@@ -17,7 +17,7 @@ static void *token_new(void) {
 }
 
 void consensus_decode_configuration(const struct entry *e, struct raft_configuration *out) {
-  struct raft_buffer b = {(void *)(uintptr_t)e->data, e->len};
+  struct raft_buffer b = {(void *)e->data, e->len};
   int rv = raft_configuration_decode(&b, out);
   if (rv) log_fatal("REPL", "A list of members in the log is damaged", "reason:s", raft_strerror(rv));
 }
@@ -356,11 +356,11 @@ void consensus_installed(struct consensus *c, uint64_t now) {
   consensus_step_or_die(c, &e);
 }
 
-void consensus_applied(struct consensus *c, uint64_t now, uint64_t index, const struct entry *e) {
+void consensus_applied(struct consensus *c, uint64_t now, uint64_t index, struct entry *e) {
   set_now(c, now);
   c->applied = index;
   if (e->type != ENTRY_CHANGE) return;
-  configurations_add(c, index, (struct entry *)(uintptr_t)e);
+  configurations_add(c, index, e);
   struct raft_event ev = {.type = RAFT_CONFIGURATION};
   ev.configuration.index = index;
   consensus_decode_configuration(e, &ev.configuration.conf);

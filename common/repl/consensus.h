@@ -142,7 +142,7 @@ void consensus_timeout(struct consensus *c, uint64_t now); // at consensus_timer
 void consensus_receive(struct consensus *c, uint64_t now, const struct consensus_message *m);
 void consensus_persisted(struct consensus *c, uint64_t now, size_t writes); // the `writes` oldest appends are durable
 void consensus_installed(struct consensus *c, uint64_t now);                // the snapshot is, and the log is empty
-void consensus_applied(struct consensus *c, uint64_t now, uint64_t index, const struct entry *e);
+void consensus_applied(struct consensus *c, uint64_t now, uint64_t index, struct entry *e);
 // Everything up to `index` (applied) is durable outside of the log. Entries up to index - trailing are forgotten.
 // false: not now (an older or equal snapshot, one being installed, or entries not durable yet).
 bool consensus_snapshot(struct consensus *c, uint64_t now, uint64_t index, uint64_t trailing);

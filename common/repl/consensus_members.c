@@ -78,7 +78,7 @@ bool members_decode(const uint8_t *data, size_t len, struct members *out) {
 }
 
 const struct members *consensus_members(const struct consensus *c) {
-  struct members *m = &((struct consensus *)(uintptr_t)c)->members;
+  struct members *m = &((struct consensus *)c)->members;
   members_free(m);
   for (unsigned i = 0; i < c->raft.configuration.n; i++) {
     const struct raft_server *s = &c->raft.configuration.servers[i];

@@ -92,7 +92,7 @@ static bool get_entries(struct cursor *c, struct consensus_message *m) {
   uint32_t n = get_u32(c);
   if (c->bad || n > MAX_ENTRIES || n > c->left / ENTRY_HEAD_BYTES) return false;
   size_t cap = 0;
-  m->entries = n ? array_grow(NULL, &cap, n, sizeof *m->entries) : NULL;
+  m->entries = n ? array_grow(NULL, &cap, n, sizeof(struct entry *)) : NULL;
   for (uint32_t i = 0; i < n; i++) {
     uint64_t term = get_u64(c);
     uint8_t type = *take(c, 1);
@@ -137,7 +137,7 @@ bool message_decode(const uint8_t *data, size_t len, struct consensus_message *o
     out->configuration = get_blob(&c, ENTRY_CHANGE, out->index_term);
     out->snapshot = get_blob(&c, ENTRY_COMMAND, out->index_term);
   } else if (ok) {
-    ok = get_u32(&c) == 0 && get_u32(&c) == 0;
+    ok = get_u64(&c) == 0; // neither members nor a snapshot
   }
   if (ok && !c.bad && !c.left && plausible(out)) return true;
   message_clear(out);

@@ -64,7 +64,7 @@ static void apply_document(struct repl *r, uint64_t index, const struct entry *e
   if (r->hooks.applied) r->hooks.applied(r->hooks.ctx, index, &doc);
 }
 
-static void apply_next(struct repl *r, const struct entry *e) {
+static void apply_next(struct repl *r, struct entry *e) {
   uint64_t index = r->applied + 1;
   if (e->type == ENTRY_COMMAND) apply_document(r, index, e);
   r->applied = index;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/buf.h"
 #include "common/base/log.h"
 
 struct hold {
@@ -82,7 +83,7 @@ static bool grantable(const struct lock *l, const struct lock_owner *o, uint64_t
   return !l->intent || l->intent == writer || by_writer;
 }
 
-static struct lock *find(const struct lock_table *t, uint8_t *key, size_t len) {
+static struct lock *find(const struct lock_table *t, const uint8_t *key, size_t len) {
   return map_get(t->locks, key, len);
 }
 
@@ -175,11 +176,10 @@ static bool held_since_before(const struct lock *l, uint64_t number) {
 }
 
 bool lock_drain(struct operation *op, struct lock_table *t, const char *ns, struct error *err) {
-  size_t len = strlen(ns);
-  uint8_t *key = arena_alloc(op->arena, len + 1);
-  key[0] = LOCK_NAMESPACE;
-  memcpy(key + 1, ns, len);
-  struct lock *l = find(t, key, len + 1);
+  struct buf key __attribute__((cleanup(buf_cleanup))) = {0};
+  buf_add_byte(&key, LOCK_NAMESPACE);
+  buf_add(&key, ns, strlen(ns));
+  struct lock *l = find(t, key.data, key.len);
   if (!l) return op_check(op, err);
   uint64_t now = t->next_hold;
   bool ok = true;

@@ -87,7 +87,7 @@ static void ring_reserve(struct raft_log *log, size_t n) {
   size_t cap = log->cap ? log->cap : 64;
   while (cap < n) cap *= 2;
   size_t zero = 0;
-  struct entry **ring = array_grow(NULL, &zero, cap, sizeof *ring);
+  struct entry **ring = array_grow(NULL, &zero, cap, sizeof(struct entry *));
   for (uint64_t i = log->base; i <= log->last; i++) ring[i & (cap - 1)] = log->ring[slot(log, i)];
   free(log->ring);
   log->ring = ring;
@@ -168,11 +168,11 @@ static void take_batch(struct raft_log *log) {
     bytes += op_bytes(log->queue[n++]);
   }
   size_t cap = 0;
-  log->batch = array_grow(NULL, &cap, n, sizeof *log->batch);
-  memcpy(log->batch, log->queue, n * sizeof *log->batch);
+  log->batch = array_grow(NULL, &cap, n, sizeof(struct log_op *));
+  memcpy(log->batch, log->queue, n * sizeof(struct log_op *));
   log->n_batch = n;
   log->n_queue -= n;
-  memmove(log->queue, log->queue + n, log->n_queue * sizeof *log->queue);
+  memmove(log->queue, log->queue + n, log->n_queue * sizeof(struct log_op *));
 }
 
 static void job_done(uv_work_t *work, int status);
@@ -234,7 +234,7 @@ static void put(struct raft_log *log, const struct log_op *o) {
   size_t cap = 0;
   struct log_op *copy = array_grow(NULL, &cap, 1, sizeof *copy);
   *copy = *o;
-  log->queue = array_grow(log->queue, &log->cap_queue, log->n_queue + 1, sizeof *log->queue);
+  log->queue = array_grow(log->queue, &log->cap_queue, log->n_queue + 1, sizeof(struct log_op *));
   log->queue[log->n_queue++] = copy;
   kick(log);
 }
@@ -246,7 +246,7 @@ void raft_log_vote(struct raft_log *log, uint64_t term, uint64_t voted_for) {
 void raft_log_append(struct raft_log *log, uint64_t first, struct entry *const *entries, size_t n) {
   struct log_op o = {.kind = LOG_PUT_ENTRIES, .first = first, .n = n};
   size_t cap = 0;
-  o.entries = array_grow(NULL, &cap, n, sizeof *o.entries);
+  o.entries = array_grow(NULL, &cap, n, sizeof(struct entry *));
   ring_truncate(log, first);
   for (size_t i = 0; i < n; i++) {
     o.entries[i] = entry_ref(entries[i]);

@@ -23,10 +23,13 @@ static const char *host_of(const struct repl *r, uint64_t id) {
   return m ? m->address : NULL;
 }
 
-static const char *primary_host(const struct repl *r) {
-  if (r->state == MEMBER_PRIMARY) return r->self;
-  const char *leader = host_of(r, r->known_leader); // of another: it may be stepping up still
-  return leader && strcmp(leader, r->self) != 0 ? leader : NULL;
+static void append_primary(const struct repl *r, bson_t *reply) {
+  if (r->state == MEMBER_PRIMARY) {
+    BSON_APPEND_UTF8(reply, "primary", r->self);
+    return;
+  }
+  const char *leader = r->known_leader == r->id ? NULL : host_of(r, r->known_leader); // it may be stepping up still
+  if (leader) BSON_APPEND_UTF8(reply, "primary", leader);
 }
 
 // --- hello ---
@@ -53,12 +56,13 @@ static void append_hosts(const struct repl *r, const char *name, enum host_list 
 static void append_own_traits(const struct repl *r, bson_t *reply) {
   struct config_walk walk = {0};
   struct config_member m;
-  bson_t tags;
+  bson_t doc, tags;
   while (config_next_member(r->config, &walk, &m)) {
     if (strcmp(m.host, r->self) != 0) continue;
     if (m.priority == 0) BSON_APPEND_BOOL(reply, "passive", true);
     if (m.hidden) BSON_APPEND_BOOL(reply, "hidden", true);
-    if (doc_doc(&walk.doc, "tags", &tags) && !bson_empty(&tags)) BSON_APPEND_DOCUMENT(reply, "tags", &tags);
+    iter_doc(&doc, &walk.it);
+    if (doc_doc(&doc, "tags", &tags) && !bson_empty(&tags)) BSON_APPEND_DOCUMENT(reply, "tags", &tags);
     return;
   }
 }
@@ -97,8 +101,7 @@ void repl_hello(const struct repl *r, bson_t *reply) {
   BSON_APPEND_BOOL(reply, "isWritablePrimary", primary);
   BSON_APPEND_BOOL(reply, "ismaster", primary);
   BSON_APPEND_BOOL(reply, "secondary", r->state == MEMBER_SECONDARY);
-  const char *host = primary_host(r);
-  if (host) BSON_APPEND_UTF8(reply, "primary", host);
+  append_primary(r, reply);
   append_own_traits(r, reply);
   BSON_APPEND_UTF8(reply, "me", r->self);
   if (primary) {

@@ -409,7 +409,7 @@ static void node_apply(struct simulation *s, struct node *n) {
     uint64_t i = n->applied + 1;
     if (i < n->memory.first || i > n->memory.last)
       sim_break(s, "node %d: committed %llu is not in its log", n->id, (unsigned long long)i);
-    const struct entry *e = n->memory.entries[i];
+    struct entry *e = n->memory.entries[i];
     uint64_t state = (n->state ^ content_of(e)) * 0x100000001b3ULL;
     if (i > s->committed) {
       if (i != s->committed + 1) sim_break(s, "a gap in what is committed");
