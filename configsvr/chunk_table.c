@@ -172,6 +172,35 @@ size_t chunks_of(struct config_server *cs, struct arena *a, const uint8_t uuid[1
   return collect(walk_begin(cs, a, shard ? by_shard : by_min, &b, &first, NULL, false), limit, out);
 }
 
+static bool count_rows(struct operation *op, struct scan *s, const char *shard, int64_t *all, int64_t *jumbo,
+                       struct error *err) {
+  struct scan_row row;
+  while (scan_next(s, &row, err)) {
+    const bson_t *doc = scan_document(s, &row);
+    if (doc && strcmp(doc_str(doc, "shard", ""), shard) == 0) {
+      ++*all;
+      *jumbo += doc_bool(doc, "jumbo", false);
+    }
+    if (!op_yield_due(op)) continue;
+    scan_save(s);
+    if (!op_yield(op, err)) return false;
+  }
+  return err->code == 0;
+}
+
+bool chunks_count(struct operation *op, struct config_server *cs, const char *shard, int64_t *all, int64_t *jumbo,
+                  struct error *err) {
+  struct collection *c = store_collection(cs->node.store, "config.chunks");
+  struct scan_spec everything = {0};
+  *all = *jumbo = 0;
+  err->code = 0;
+  if (!c) return true;
+  struct scan *s = scan_open(op->arena, c, &everything);
+  bool ok = count_rows(op, s, shard, all, jumbo, err);
+  scan_close(s);
+  return ok;
+}
+
 int chunk_bound_compare(const bson_t *a, const bson_t *b) {
   return doc_compare_values(a, b);
 }

@@ -27,6 +27,10 @@ size_t chunks_before(struct config_server *cs, struct arena *a, const uint8_t uu
 size_t chunks_of(struct config_server *cs, struct arena *a, const uint8_t uuid[16], const char *shard,
                  const bson_t *from, size_t limit, struct chunk_type **out);
 
+// Counts a shard's chunks of all collections, and the jumbo ones among them, letting others run meanwhile.
+bool chunks_count(struct operation *op, struct config_server *cs, const char *shard, int64_t *all, int64_t *jumbo,
+                  struct error *err);
+
 int chunk_bound_compare(const bson_t *a, const bson_t *b); // order of full keys
 bool chunk_is_newer(const struct chunk_type *a, const struct chunk_type *b);
 

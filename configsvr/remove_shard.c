@@ -40,18 +40,25 @@ static bool check_others(struct commit *c, const struct removal *x, const struct
   return true;
 }
 
-static void count_left(struct commit *c, struct removal *x) {
-  bson_t *of_shard = arena_bson(c->arena), *jumbo = arena_bson(c->arena), *primary = arena_bson(c->arena);
-  bson_append_utf8(of_shard, "shard", -1, x->shard, -1);
-  bson_append_utf8(jumbo, "shard", -1, x->shard, -1);
-  bson_append_bool(jumbo, "jumbo", -1, true);
-  bson_append_utf8(primary, "primary", -1, x->shard, -1);
-  x->chunks = local_count(&c->cs->node, "config.chunks", of_shard);
-  x->jumbo = local_count(&c->cs->node, "config.chunks", jumbo);
+static void find_databases(struct commit *c, struct removal *x) {
   const bson_t **docs;
+  bson_t *primary = arena_bson(c->arena);
+  bson_append_utf8(primary, "primary", -1, x->shard, -1);
   x->n_databases = local_find(&c->cs->node, c->arena, "config.databases", primary, NULL, 0, &docs);
   x->databases = arena_alloc(c->arena, (x->n_databases + 1) * sizeof *x->databases);
   for (size_t i = 0; i < x->n_databases; i++) x->databases[i] = doc_str(docs[i], "_id", "");
+}
+
+static bool has_chunks(struct commit *c, const struct removal *x) {
+  const bson_t **docs;
+  bson_t none = BSON_INITIALIZER;
+  size_t n = local_find(&c->cs->node, c->arena, "config.collections", &none, NULL, 0, &docs);
+  for (size_t i = 0; i < n; i++) {
+    struct chunk_type any;
+    uint8_t uuid[16];
+    if (doc_uuid(docs[i], "uuid", uuid) && chunk_of_shard(c->cs, c->arena, uuid, x->shard, NULL, &any)) return true;
+  }
+  return false;
 }
 
 static bool log_row(struct commit *c, const struct removal *x, const char *what, struct error *err) {
@@ -93,10 +100,10 @@ static bool commit_remove(struct commit *c, void *args, struct error *err) {
   if (!catalog_read_shard(c->cs, c->arena, x->shard, &s, &found, err)) return false;
   if (!found) return error_set(err, ERR_ShardNotFound, "Shard %s does not exist", x->shard);
   if (!catalog_read_shards(c->cs, c->arena, &all, &n, err)) return false;
-  count_left(c, x);
+  find_databases(c, x);
   if (!s.draining) return check_others(c, x, all, n, &s, err) && start_draining(c, x, err);
   x->state = ONGOING;
-  return x->chunks > 0 || x->n_databases > 0 || finish(c, x, all, n, err);
+  return has_chunks(c, x) || x->n_databases > 0 || finish(c, x, all, n, err);
 }
 
 static void append_databases(bson_t *reply, struct arena *a, const struct removal *x) {
@@ -133,10 +140,12 @@ bool config_remove_shard(struct request *r, bson_t *reply, struct error *err) {
   if (strcmp(x.shard, "config") == 0) {
     return error_set(err, ERR_IllegalOperation, "The config server is no shard of this cluster, it cannot be removed");
   }
-  static const char *const namespaces[] = {"config.shards", "config.databases", "config.chunks", "config.tags"};
-  if (!commit_run(r->op, config_of(r), namespaces, 4, commit_remove, &x, err)) return false;
+  static const char *const namespaces[] = {"config.shards", "config.databases", "config.chunks", "config.collections",
+                                           "config.tags"};
+  if (!commit_run(r->op, config_of(r), namespaces, 5, commit_remove, &x, err)) return false;
   if (x.state == STARTED) log_info("SHARDING", "Starting to drain shard", "shardId:s", x.shard);
   if (x.state == COMPLETED) log_info("SHARDING", "Removed shard", "shardId:s", x.shard);
+  if (x.state == ONGOING && !chunks_count(r->op, config_of(r), x.shard, &x.chunks, &x.jumbo, err)) return false;
   report(reply, r->op->arena, &x);
   balancer_wake(config_of(r)->balancer);
   return true;
