@@ -56,8 +56,8 @@ static bool take_document(struct input *in, const uint8_t **data, size_t *len, s
 }
 
 static bool take_body(struct input *in, bson_t *body, struct error *err) {
-  const uint8_t *data;
-  size_t len;
+  const uint8_t *data = NULL;
+  size_t len = 0;
   if (!take_document(in, &data, &len, err)) return false;
   return bson_init_static(body, data, len) || broken(err, "a document's length is out of bounds");
 }
@@ -214,7 +214,7 @@ bool message_parse(struct arena *a, const uint8_t *data, size_t len, struct mess
   out->request_id = get_i32(data + 4);
   out->response_to = get_i32(data + 8);
   out->opcode = get_i32(data + 12);
-  size_t total;
+  size_t total = 0;
   if (!message_length(data, &total, err)) return false;
   if (total != len) return broken(err, "its length is not the announced one");
   if (out->opcode == OP_COMPRESSED) return parse_compressed(a, data, len, out, err);

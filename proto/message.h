@@ -26,10 +26,10 @@ struct sequence { // a kind-1 section: documents back to back
 enum { MESSAGE_MAX_SEQUENCES = 4 };
 
 struct message {
+  bson_t body; // view
   int32_t request_id, response_to;
   int32_t opcode; // OP_MSG, OP_QUERY or OP_REPLY: what it was inside an OP_COMPRESSED
   uint32_t flags; // msg_flags; of an OP_QUERY its own flags
-  bson_t body;    // view
   struct sequence sequences[MESSAGE_MAX_SEQUENCES];
   size_t n_sequences;
   const char *query_ns;       // of an OP_QUERY ("admin.$cmd"), else NULL

@@ -99,8 +99,8 @@ static bool look_up(struct operation *op, const char *host, const char *name, in
 
 bool address_resolve(struct operation *op, const char *host, int64_t until_ms, struct addresses *out,
                      struct error *err) {
-  const char *name;
-  int port;
+  const char *name = NULL;
+  int port = DEFAULT_PORT;
   out->n = 0;
   if (!address_split(op->arena, host, &name, &port, err)) return false;
   if (uv_ip4_addr(name, port, (struct sockaddr_in *)&out->at[0]) == 0 ||

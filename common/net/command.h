@@ -25,6 +25,9 @@ enum read_level { LEVEL_LOCAL, LEVEL_AVAILABLE, LEVEL_MAJORITY, LEVEL_LINEARIZAB
 
 // The envelope of one command, parsed once. Everything points into the message or the operation's arena.
 struct request {
+  // Documents of the envelope: views that are filled when their has_... below is set.
+  bson_t lsid_doc, read_preference, write_concern, shard_version, database_version;
+
   struct operation *op;
   void *daemon;            // struct node *, struct router *...: the server's ctx
   struct connection *conn; // NULL for commands that a daemon gives itself
@@ -37,27 +40,17 @@ struct request {
   bson_iter_t first; // the first field itself
   const char *ns;    // "db.coll" when coll is set, else NULL
 
-  bool has_lsid;
-  uint8_t lsid[16];
-  bson_t lsid_doc;
-  bool has_txn_number;
-  int64_t txn_number;
+  bool has_lsid, has_txn_number, has_read_preference, has_read_concern, has_write_concern;
+  bool has_shard_version, has_database_version;
+  bool has_api_field;    // apiVersion, apiStrict or apiDeprecationErrors: dispatch checks them
   bool autocommit_given; // part of a transaction: dispatch refuses it, so handlers never see one
+  uint8_t lsid[16];
+  int64_t txn_number;
   enum read_mode read_mode;
-  bool has_read_preference;
-  bson_t read_preference;
   enum read_level read_level;
-  bool has_read_concern;
   uint64_t after_cluster_time;
-  bool has_write_concern;
-  bson_t write_concern;
-  bool has_shard_version;
-  bson_t shard_version;
-  bool has_database_version;
-  bson_t database_version;
   int64_t max_time_ms;   // 0 = none
   const bson_t *comment; // {comment: <any value>}; NULL = none
-  bool has_api_field;    // apiVersion, apiStrict or apiDeprecationErrors: dispatch checks them
 
   uint64_t operation_time; // a handler's to set: what the daemon's finish hook answers as operationTime; 0 = unknown
 };
@@ -113,8 +106,8 @@ bool request_required_str(const struct request *r, const char *field, const char
 bool namespace_valid(const char *ns, struct error *err);
 // The documents of an array field or of the kind-1 section with this name: the same command in both forms.
 struct documents {
-  const struct sequence *sequence;
   bson_t array;
+  const struct sequence *sequence;
   size_t at;
   bson_iter_t it;
   size_t count;

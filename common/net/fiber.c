@@ -56,14 +56,14 @@ void stack_new(struct stack *s, void (*routine)(void *arg), void *arg) {
   if (base == MAP_FAILED || mprotect(base, page, PROT_NONE) != 0) {
     log_fatal("CONTROL", "No memory for another fiber's stack", "reason:s", strerror(errno));
   }
-  *s = (struct stack){.context = {.stack = base + page, .stack_bytes = STACK_BYTES}, .routine = routine, .arg = arg};
+  *s = (struct stack){
+      .mapping = base, .context = {.stack = base + page, .stack_bytes = STACK_BYTES}, .routine = routine, .arg = arg};
 }
 
 void stack_free(struct stack *s) {
-  size_t page = page_bytes();
   forget_stack(s->context.stack, s->context.stack_bytes);
-  (void)munmap((uint8_t *)s->context.stack - page, s->context.stack_bytes + page);
-  s->context.stack = NULL;
+  (void)munmap(s->mapping, s->context.stack_bytes + page_bytes());
+  s->mapping = NULL;
 }
 
 // Where a new stack begins. makecontext() passes ints, so the address comes in two halves.
@@ -77,7 +77,7 @@ static void begin(unsigned high, unsigned low) {
 __attribute__((no_sanitize("address"))) static void enter_first(struct stack *s) {
   ucontext_t start;
   (void)getcontext(&start);
-  start.uc_stack.ss_sp = (void *)(uintptr_t)s->context.stack;
+  start.uc_stack.ss_sp = s->mapping + page_bytes();
   start.uc_stack.ss_size = s->context.stack_bytes;
   start.uc_link = NULL;
   uintptr_t at = (uintptr_t)s;

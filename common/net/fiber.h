@@ -18,6 +18,7 @@ struct context {
 // A stack with a routine that runs on it for as long as the stack lives.
 struct stack {
   struct context context;
+  uint8_t *mapping;     // the guard page, then the stack
   struct context *from; // who entered it last; NULL before the first time
   void (*routine)(void *arg);
   void *arg;

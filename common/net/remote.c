@@ -98,7 +98,7 @@ static bool read_reply(struct arena *a, struct buf bytes, int32_t request_id, co
 
 bool exchange(struct operation *op, struct remotes *r, struct channel *c, const struct remote_command *cmd,
               int64_t until_ms, bool *sent, const bson_t **reply, struct error *err) {
-  struct buf bytes;
+  struct buf bytes = {0};
   if (!send_command(r, c, cmd, sent)) return error_set(err, c->fail_code, "%s", c->fail_text);
   if (!channel_receive(op, c, until_ms, &bytes, err)) return false;
   return read_reply(op->arena, bytes, c->last_id, reply, err);
@@ -114,7 +114,7 @@ static bool shake_hands(struct operation *op, struct remotes *r, struct channel 
                "{", "name", "shardlet", "version", "0.1.0", "}", "os", "{", "type", "Linux", "}", "}", "internalClient",
                "{", "minWireVersion", BCON_INT32(0), "maxWireVersion", BCON_INT32(25), "}");
   struct remote_command cmd = {.db = "admin", .body = hello};
-  const bson_t *reply;
+  const bson_t *reply = NULL;
   bool sent, ok = exchange(op, r, c, &cmd, until_ms, &sent, &reply, err) && reply_check(reply, op->arena, err);
   bson_destroy(hello);
   return ok;

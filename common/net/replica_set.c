@@ -260,8 +260,8 @@ static void watch_member(struct operation *op, void *arg) {
 struct replica_set *replica_set_watch(struct loop *l, struct remotes *r, const char *connection_string,
                                       struct error *err) {
   __attribute__((cleanup(arena_cleanup))) struct arena *a = arena_new();
-  const char *name, **hosts;
-  size_t n;
+  const char *name = "", **hosts = NULL;
+  size_t n = 0;
   if (!replica_set_parse(a, connection_string, &name, &hosts, &n, err)) return NULL;
   size_t cap = 0;
   struct replica_set *s = array_grow(NULL, &cap, 1, sizeof *s);
