@@ -34,7 +34,9 @@ const bson_t *config_load(struct repl *r, struct arena *a) {
 static void take_over(struct repl *r, const bson_t *config) {
   bson_destroy(r->config);
   r->config = bson_copy(config);
-  if (r->consensus) consensus_set_election_timeout(r->consensus, (uint32_t)config_election_timeout(config) / 2);
+  if (!r->consensus) return;
+  consensus_set_election_timeout(r->consensus, (uint32_t)config_election_timeout(config) / 2);
+  standing_update(r);
 }
 
 static bool look_at_change(void *ctx, const struct change *c) {

@@ -175,6 +175,7 @@ bool repl_join(struct operation *op, struct repl *r, const struct consensus_stat
   }
   roles_set_state(r, MEMBER_STARTUP2);
   pacing_start(r);
+  standing_start(r);
   loop_defer(r->loop, settle_first, r);
   return true;
 }

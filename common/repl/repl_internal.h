@@ -5,6 +5,7 @@
 //   initiate.c   a new set               status.c   hello and replSetGetStatus
 //   waits.c      barriers, concerns      pacing.c   snapshots, cutting the log; reading the log
 //   write.c, proposal.c, locks.c         the primary's side of writing
+//   standing.c   priority, freeze, step down
 //   transport.c  raft's messages between members
 #ifndef SHARDLET_REPL_REPL_INTERNAL_H
 #define SHARDLET_REPL_REPL_INTERNAL_H
@@ -64,6 +65,10 @@ struct repl {
 
   bool initiating;
 
+  // Standing for election (standing.c)
+  int64_t frozen_until; // loop_now_ms(); replSetFreeze, replSetStepDown
+  int takeover_checks;
+
   // Barriers (waits.c)
   uint64_t barriers_begun, barriers_finished, barrier_index;
 
@@ -93,6 +98,10 @@ const char *member_state_name(enum member_state s);
 void roles_follow(struct repl *r);  // consensus' role or the replay's progress may have changed
 void roles_applied(struct repl *r); // something was applied
 void roles_set_state(struct repl *r, enum member_state s);
+
+// --- standing.c ---
+void standing_start(struct repl *r);
+void standing_update(struct repl *r); // the configuration or the time may say something else now
 
 // --- pacing.c ---
 void pacing_start(struct repl *r);

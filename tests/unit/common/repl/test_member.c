@@ -348,6 +348,23 @@ static void reconfigure(struct operation *op, struct member_fixture *f) {
   bson_destroy(&next);
 }
 
+static void stepping_down(struct operation *op, struct member_fixture *f) {
+  struct error err;
+  assert_false(repl_step_down(op, f->r, 1, false, &err)); // nobody to hand over to
+  assert_int_equal(err.code, ERR_ExceededTimeLimit);
+  assert_true(repl_is_primary(f->r));
+  assert_false(repl_freeze(f->r, 1, &err));
+  assert_int_equal(err.code, ERR_NotSecondary);
+  assert_true(repl_step_down(op, f->r, 1, true, &err));
+  assert_int_equal(repl_state(f->r), MEMBER_SECONDARY);
+  assert_false(insert(op, f, 1000, &err));
+  assert_int_equal(err.code, ERR_NotWritablePrimary);
+  assert_false(repl_step_down(op, f->r, 1, true, &err));
+  assert_true(repl_freeze(f->r, 0, &err)); // not any longer
+  wait_primary(op, f);
+  assert_true(insert(op, f, 1000, &err));
+}
+
 static bool count_entries(void *ctx, uint64_t index, const bson_t *entry) {
   assert_true(entry_ts(entry) > 0);
   return ++*(int *)ctx < 50;
@@ -376,6 +393,7 @@ static void life(struct operation *op) {
   in_piece(op, &f, first_writes);
   in_piece(op, &f, concerns);
   in_piece(op, &f, reconfigure);
+  in_piece(op, &f, stepping_down);
   close_member(op, &f);
 
   start = clock_mono_ms();
