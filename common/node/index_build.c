@@ -17,7 +17,10 @@
 #include "common/node/write_batch.h"
 #include "common/store/scan.h"
 
-enum { SLICE_RIDS = 200 }; // about a millisecond of applying: nobody waits longer for it
+enum {
+  SLICE_RIDS = 200, // about a millisecond of applying: nobody waits longer for it
+  HASHED_ARRAY = 16766,
+};
 
 struct build_key {
   uint8_t uuid[16];
@@ -65,12 +68,22 @@ static bool report_duplicate(struct index_build *b, const struct slice_result *s
   int64_t rid;
   const bson_t *doc;
   struct index_keys keys;
-  if (c && store_find_id(c, b->arena, &slice->duplicate_id, &file, &rid, &doc) &&
+  if (c && slice->duplicate_id.value_type != BSON_TYPE_EOD &&
+      store_find_id(c, b->arena, &slice->duplicate_id, &file, &rid, &doc) &&
       index_keys_of(b->arena, i->key, doc, &keys, NULL) && keys.n) {
     return duplicate_error(err, b->arena, c->ns, i->name, i->key, doc, keys.keys[0]);
   }
-  return error_set(err, ERR_DuplicateKey, "E11000 duplicate key error in an index build; the document with _id %s",
-                   value_text(b->arena, &slice->duplicate_id));
+  return error_set(err, ERR_DuplicateKey, "E11000 duplicate key error collection: %s index: %s",
+                   c ? c->ns : "(dropped)", c ? i->name : "(dropped)");
+}
+
+static bool report_failure(struct index_build *b, int32_t code, struct error *err) {
+  const struct index *i;
+  struct collection *c = build_target(b, &i);
+  return error_set(err, code, "Index build failed: a document of %s cannot have a key in an index over %s%s",
+                   c ? c->ns : "(dropped)", c ? doc_text(b->arena, i->key) : "(dropped)",
+                   code == ERR_CannotIndexParallelArrays ? ": it has arrays in two of the fields"
+                                                         : ": hashed fields cannot be arrays");
 }
 
 static bool build_file(struct operation *op, struct index_build *b, uint32_t file, struct error *err) {
@@ -94,6 +107,7 @@ static bool build_file(struct operation *op, struct index_build *b, uint32_t fil
     if (!store_last_slice(b->node->store, b->key.uuid, &slice)) {
       return error_set(err, ERR_InternalError, "an index slice of file %u left no result", file);
     }
+    if (slice.failed) return report_failure(b, slice.failed, err);
     if (slice.duplicate) return report_duplicate(b, &slice, err);
   }
   return true;
@@ -138,13 +152,17 @@ static bool conclude(struct operation *op, struct index_build *b, bool ready, st
   return true;
 }
 
+static bool refused_by_documents(int32_t code) {
+  return code == ERR_DuplicateKey || code == ERR_CannotIndexParallelArrays || code == HASHED_ARRAY;
+}
+
 static void run_build(struct operation *op, void *arg) {
   struct index_build *b = arg;
   struct node *n = b->node;
   struct error err = {0}, ignored;
   if (!build_all(op, b, &err)) {
     // Only what the documents say ends the build for good; a new primary goes on after anything else.
-    if (err.code == ERR_DuplicateKey) conclude(op, b, false, &ignored);
+    if (refused_by_documents(err.code)) conclude(op, b, false, &ignored);
   } else {
     conclude(op, b, true, &err);
   }
