@@ -11,7 +11,7 @@
 #include "common/base/arena.h"
 
 enum error_code {
-#define ERROR_CODE(name, code) ERR_##name = code,
+#define ERROR_CODE(name, code) ERR_##name = (code),
 #include "common/base/error_codes.def"
 #undef ERROR_CODE
 };
