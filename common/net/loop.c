@@ -51,11 +51,6 @@ static bool task_run_first(struct task_list *list) {
   return true;
 }
 
-// A callback that runs before libuv looks at the network (a timer's) made something ready: it must not wait there then.
-static void do_not_wait(struct loop *l) {
-  if (l->in_uv) uv_stop(&l->uv);
-}
-
 // --- fibers ---
 
 static void fiber_routine(void *arg) {
@@ -86,7 +81,6 @@ struct fiber *fiber_start(struct loop *l, const char *name, void (*fn)(void *arg
   f->name[n] = 0;
   l->n_fibers++;
   list_add(&l->ready, f);
-  do_not_wait(l);
   return f;
 }
 
@@ -153,7 +147,6 @@ void fiber_ready(struct fiber *f) {
   }
   f->parked = false;
   list_add(&f->loop->ready, f);
-  do_not_wait(f->loop);
 }
 
 void fiber_yield(struct loop *l) {
@@ -176,16 +169,11 @@ static void run_posted(uv_async_t *async) {
   }
 }
 
-static void nothing(uv_idle_t *idle) {}
-
-// Before every poll: it must not block when a timer that was due has just made something ready. (uv_run() runs timers
-// before it polls; with an active idle handle it does not wait.)
+// Before every poll: it must not wait when a timer that was due, or anything else that libuv runs earlier in its turn,
+// has just made something ready. (uv_stop() does not end this turn, it only makes the poll return at once.)
 static void before_poll(uv_prepare_t *prepare) {
   struct loop *l = prepare->data;
-  if (l->ready.first || l->deferred.first)
-    (void)uv_idle_start(&l->awake, nothing);
-  else
-    (void)uv_idle_stop(&l->awake);
+  if (l->ready.first || l->deferred.first || (l->stopping && !l->n_fibers)) uv_stop(&l->uv);
 }
 
 struct loop *loop_new(void) {
@@ -195,7 +183,6 @@ struct loop *loop_new(void) {
   if (!rc) rc = uv_mutex_init(&l->posted_lock);
   if (!rc) rc = uv_async_init(&l->uv, &l->posted_async, run_posted);
   if (!rc) rc = uv_timer_init(&l->uv, &l->trim_timer);
-  if (!rc) rc = uv_idle_init(&l->uv, &l->awake);
   if (!rc) rc = uv_prepare_init(&l->uv, &l->before_poll);
   if (!rc) rc = uv_prepare_start(&l->before_poll, before_poll);
   if (rc) log_fatal("CONTROL", "Cannot set up the event loop", "reason:s", uv_strerror(rc));
@@ -227,16 +214,13 @@ void loop_run(struct loop *l) {
     run_ready(l);
     if (l->stopping && !l->n_fibers) break;
     bool busy = l->ready.first || l->yielded.first || l->deferred.first;
-    l->in_uv = true;
     (void)uv_run(&l->uv, busy ? UV_RUN_NOWAIT : UV_RUN_ONCE);
-    l->in_uv = false;
     wake_yielded(l);
   }
 }
 
 void loop_stop(struct loop *l) {
   l->stopping = true;
-  do_not_wait(l);
 }
 
 // Ends the loop's own handles, and what others closed a moment ago. Requests in the thread pool end by themselves; a
@@ -244,7 +228,6 @@ void loop_stop(struct loop *l) {
 static void drain(struct loop *l) {
   uv_close((uv_handle_t *)&l->posted_async, NULL);
   uv_close((uv_handle_t *)&l->trim_timer, NULL);
-  uv_close((uv_handle_t *)&l->awake, NULL);
   uv_close((uv_handle_t *)&l->before_poll, NULL);
   timers_close(l);
   for (int i = 0; i < 100 && uv_loop_alive(&l->uv); i++) (void)uv_run(&l->uv, UV_RUN_NOWAIT);
@@ -281,7 +264,6 @@ void loop_post(struct loop *l, void (*fn)(void *arg), void *arg) {
 
 void loop_defer(struct loop *l, void (*fn)(void *arg), void *arg) {
   task_add(&l->deferred, fn, arg);
-  do_not_wait(l);
 }
 
 void loop_at_free(struct loop *l, void (*fn)(void *arg), void *arg) {

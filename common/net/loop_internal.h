@@ -43,7 +43,6 @@ struct loop {
   size_t n_fibers, n_idle;
   size_t least_idle; // since the last trim: so many were not needed
   bool stopping;
-  bool in_uv; // libuv runs its callbacks
 
   struct task_list deferred;
   uv_mutex_t posted_lock; // posted is the one thing here that other threads touch
@@ -51,7 +50,6 @@ struct loop {
   uv_async_t posted_async;
   uv_timer_t trim_timer;
   uv_prepare_t before_poll;
-  uv_idle_t awake; // active while something is ready: the poll does not wait
 
   // Waits that end by time, a heap with the earliest first.
   struct wait **timed;

@@ -79,6 +79,37 @@ static void test_event_timeout(void **state) {
   in_loop(timed_events, NULL);
 }
 
+struct overdue {
+  struct event woken;
+  bool slept;
+};
+
+static void sleep_a_little(struct operation *op, void *arg) {
+  struct overdue *o = arg;
+  struct error err;
+  EXPECT(op_sleep(op, 1, &err));
+  o->slept = true;
+  event_signal(&o->woken);
+}
+
+// A timer that is due already when the loop comes round rings before the loop looks at the network, where nothing
+// comes.
+static void overdue_timers(struct operation *op, void *arg) {
+  struct overdue o = {0};
+  struct error err;
+  (void)operation_start(op->loop, "sleeper", sleep_a_little, &o);
+  EXPECT(op_yield(op, &err));
+  (void)usleep(10000); // holds the thread meanwhile
+  while (!o.slept) {
+    if (!event_wait(op, &o.woken, &err)) break;
+  }
+  EXPECT(o.slept);
+}
+
+static void test_overdue_timer(void **state) {
+  in_loop(overdue_timers, NULL);
+}
+
 struct many_timers {
   int64_t order[64]; // when each was due
   int n;
@@ -254,9 +285,15 @@ static void test_yield(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_sleep_and_deadline), cmocka_unit_test(test_kill),  cmocka_unit_test(test_event_timeout),
-      cmocka_unit_test(test_timer_order),        cmocka_unit_test(test_mutex), cmocka_unit_test(test_pool),
-      cmocka_unit_test(test_parallel),           cmocka_unit_test(test_yield),
+      cmocka_unit_test(test_sleep_and_deadline),
+      cmocka_unit_test(test_kill),
+      cmocka_unit_test(test_event_timeout),
+      cmocka_unit_test(test_timer_order),
+      cmocka_unit_test(test_overdue_timer),
+      cmocka_unit_test(test_mutex),
+      cmocka_unit_test(test_pool),
+      cmocka_unit_test(test_parallel),
+      cmocka_unit_test(test_yield),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
