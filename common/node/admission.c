@@ -2,6 +2,8 @@
 // operationTime, errorLabels).
 #include "common/node/internal.h"
 
+#include <string.h>
+
 #include "common/bson/doc.h"
 
 // A member that is neither primary nor secondary (starting, recovering, removed) serves no data.
@@ -19,6 +21,14 @@ static bool state_allows(struct node *n, const struct request *r, struct error *
   return true;
 }
 
+static bool has_own_counter(const char *command) {
+  static const char *const names[] = {"insert", "find", "update", "delete", "getMore"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (!strcmp(command, names[i])) return true;
+  }
+  return false;
+}
+
 bool node_admit(void *daemon, struct request *r, struct error *err) {
   struct node *n = daemon;
   unsigned flags = r->command->flags;
@@ -26,7 +36,7 @@ bool node_admit(void *daemon, struct request *r, struct error *err) {
   if (n->own->stopping && !(flags & CMD_ANY_STATE)) {
     return error_set(err, ERR_InterruptedAtShutdown, "interrupted at shutdown");
   }
-  if (!(flags & (CMD_READ | CMD_WRITE | CMD_INTERNAL))) n->own->ops.command++;
+  if (!has_own_counter(r->command->name)) n->own->ops.command++;
   return state_allows(n, r, err);
 }
 

@@ -134,7 +134,6 @@ bool aggregate_run(struct request *r, bson_t *reply, struct error *err) {
   c->next = aggregation_next;
   c->save = aggregation_save;
   c->ctx = g;
-  n->own->ops.command++;
   struct collection *there = g->own_source ? NULL : g->reading.collection;
   uint8_t uuid[16];
   if (there) memcpy(uuid, there->uuid, sizeof uuid);

@@ -107,13 +107,8 @@ static bool add_reached(void *ctx, const bson_value_t *v) {
   return true;
 }
 
-static void free_seen(void *arg) {
-  map_free(arg, NULL);
-}
-
 bool distinct_values(struct operation *op, struct reading *x, const char *key, bson_t *values, struct error *err) {
-  struct distinct d = {.arena = op->arena, .seen = map_new(), .values = values};
-  arena_on_free(op->arena, free_seen, d.seen);
+  struct distinct d = {.arena = op->arena, .seen = map_in_arena(op->arena), .values = values};
   for (;;) {
     const bson_t *doc;
     if (!reading_next(op, x, &doc, err)) return false;

@@ -6,8 +6,8 @@
 const struct command node_crud_commands[] = {
     {"insert", NULL, CMD_WRITE | CMD_VERSIONED, insert_run, "adds documents"},
     {"find", NULL, CMD_READ | CMD_VERSIONED, find_run, "reads documents"},
-    {"getMore", NULL, CMD_READ, cursor_get_more, "the next batch of a cursor"},
-    {"killCursors", NULL, CMD_READ, cursor_kill_command, "ends cursors"},
+    {"getMore", NULL, 0, cursor_get_more, "the next batch of a cursor"},
+    {"killCursors", NULL, 0, cursor_kill_command, "ends cursors"},
     {"update", NULL, CMD_WRITE | CMD_VERSIONED, update_run, "changes documents"},
     {"delete", NULL, CMD_WRITE | CMD_VERSIONED, delete_run, "removes documents"},
     {"findAndModify", "findandmodify", CMD_WRITE | CMD_VERSIONED, find_and_modify_run,

@@ -44,10 +44,6 @@ enum step delete_evaluate(struct batch *b, void *statement, struct error *err) {
   return step == STEP_DONE && found ? delete_document(b, s, c, &row, err) : step;
 }
 
-static void free_done(void *arg) {
-  map_free(arg, NULL);
-}
-
 bool delete_statement_parse(struct request *r, struct arena *a, const bson_t *spec, struct delete_statement *s,
                             struct error *err) {
   *s = (struct delete_statement){0};
@@ -64,10 +60,7 @@ bool delete_statement_parse(struct request *r, struct arena *a, const bson_t *sp
   if (s->multi && r->has_txn_number) {
     return error_set(err, ERR_InvalidOptions, "Cannot use retryable writes with limit=0");
   }
-  if (s->multi) {
-    s->done = map_new();
-    arena_on_free(a, free_done, s->done);
-  }
+  if (s->multi) s->done = map_in_arena(a);
   return query_parse_statement(a, spec, r->body, &s->query, err);
 }
 

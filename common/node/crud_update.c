@@ -13,10 +13,6 @@ struct update_totals {
   uint32_t n_upserted;
 };
 
-static void free_done(void *arg) {
-  map_free(arg, NULL);
-}
-
 // What the statement does: u as operators, replacement or pipeline.
 static bool parse_update(struct arena *a, const bson_t *spec, struct update_statement *s, struct error *err) {
   bson_iter_t it;
@@ -53,10 +49,7 @@ bool update_statement_parse(struct request *r, struct arena *a, const bson_t *sp
   if (s->multi && r->has_txn_number) {
     return error_set(err, ERR_InvalidOptions, "Cannot use retryable writes with multi=true");
   }
-  if (s->multi) {
-    s->done = map_new();
-    arena_on_free(a, free_done, s->done);
-  }
+  if (s->multi) s->done = map_in_arena(a);
   return query_parse_sort(a, sort, &s->query, err);
 }
 

@@ -64,3 +64,13 @@ struct arena *arena_child(struct arena *parent) {
   arena_on_free(parent, free_child, child);
   return child;
 }
+
+static void free_map(void *arg) {
+  map_free(arg, NULL);
+}
+
+struct map *map_in_arena(struct arena *a) {
+  struct map *m = map_new();
+  arena_on_free(a, free_map, m);
+  return m;
+}

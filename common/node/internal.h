@@ -65,6 +65,8 @@ bool optional_doc(struct arena *a, const bson_t *doc, const char *field, bool ar
 bool optional_count(const bson_t *doc, const char *field, int64_t *out, struct error *err);
 // Runs unref on the collection when the arena goes, and references it now.
 struct collection *collection_hold(struct arena *a, struct collection *c);
+// A map that goes with the arena; its values are the caller's.
+struct map *map_in_arena(struct arena *a);
 // An arena that goes with `parent`, for memory that is reset row by row.
 struct arena *arena_child(struct arena *parent);
 

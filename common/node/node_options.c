@@ -27,10 +27,11 @@ static const struct option table[] = {
      .help = "initiate the set with these members by itself"},
     {.name = "shardsvr", .type = OPTION_FLAG, .help = "accepted for MongoDB's command lines"},
     {.name = "configsvr", .type = OPTION_FLAG, .help = "accepted for MongoDB's command lines"},
+    {0},
 };
 
 const struct option *node_option_table(size_t *n) {
-  *n = sizeof table / sizeof *table;
+  *n = sizeof table / sizeof *table - 1;
   return table;
 }
 
