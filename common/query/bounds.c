@@ -296,7 +296,7 @@ static struct node_bounds and_bounds(const struct builder *b, const struct match
 
 static struct node_bounds or_bounds(const struct builder *b, const struct match_node *n, const char *const *paths) {
   struct node_bounds out = silent(b, true);
-  struct interval_set **sets = arena_alloc(b->arena, b->n_fields * sizeof *sets);
+  struct interval_set **sets = arena_alloc(b->arena, b->n_fields * sizeof(struct interval_set *));
   for (size_t k = 0; k < b->n_fields; k++) sets[k] = arena_alloc(b->arena, n->n * sizeof **sets);
   size_t branches = 0, touched = 0;
   for (size_t i = 0; i < n->n; i++) {

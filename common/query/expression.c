@@ -222,7 +222,7 @@ static bool eval_object(const struct expression *e, struct evaluation *v, bson_v
     if (!value_is_missing(&field)) doc_append_value(doc, e->names[i], &field);
   }
   *out = value_doc(doc);
-  return true;
+  return expr_account(v, out);
 }
 
 static bool eval_array(const struct expression *e, struct evaluation *v, bson_value_t *out) {
@@ -234,7 +234,7 @@ static bool eval_array(const struct expression *e, struct evaluation *v, bson_va
     array_add(&list, &element);
   }
   *out = array_end(&list);
-  return true;
+  return expr_account(v, out);
 }
 
 // Evaluates what depends on nothing once and for all; an expression that fails is left to fail when it is used.
@@ -302,7 +302,7 @@ static bool eval_call(const struct expression *e, struct evaluation *v, bson_val
   bson_value_t *args;
   if (!expr_evaluate_all(e, v, &args)) return false;
   struct expr_call c = {v, e, args, e->n};
-  return e->op->call(&c, out);
+  return e->op->call(&c, out) && expr_account(v, out);
 }
 
 static bool parse_named(struct expr_parser *p, struct expression *e, const bson_value_t *spec) {

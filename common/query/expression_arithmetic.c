@@ -63,12 +63,10 @@ static bool call_add(const struct expr_call *c, bson_value_t *out) {
 
 static bool subtract_numbers(const bson_value_t *a, const bson_value_t *b, bson_value_t *out) {
   int wa = number_width(a->value_type), wb = number_width(b->value_type), width = wa > wb ? wa : wb;
-  int64_t n;
+  int64_t n = 0;
   if (width == 3) {
     *out = value_decimal(decimal_subtract(decimal_of(a), decimal_of(b)));
-  } else if (width == 2) {
-    *out = value_real(value_double(a) - value_double(b));
-  } else if (__builtin_sub_overflow(value_i64(a), value_i64(b), &n)) {
+  } else if (width == 2 || __builtin_sub_overflow(value_i64(a), value_i64(b), &n)) {
     *out = value_real(value_double(a) - value_double(b));
   } else {
     *out = width == 1 ? value_int64(n) : value_number(n);

@@ -38,7 +38,7 @@ static bool call_zip(const struct expr_call *c, bson_value_t *out) {
   const bson_value_t *arrays = NULL, *fill = NULL;
   *out = value_null();
   if (!zip_arguments(c, &arrays, &fill, &n)) return false;
-  const bson_value_t **columns = arena_alloc(c->v->scratch, n * sizeof *columns);
+  const bson_value_t **columns = arena_alloc(c->v->scratch, n * sizeof(const bson_value_t *));
   size_t *lengths = arena_alloc(c->v->scratch, n * sizeof *lengths);
   for (size_t i = 0; i < n; i++) {
     if (value_is_nullish(&arrays[i])) return true;

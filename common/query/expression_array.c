@@ -208,10 +208,16 @@ static bool range_number(const struct expr_call *c, size_t i, int64_t *out) {
 }
 
 static bool call_range(const struct expr_call *c, bson_value_t *out) {
-  int64_t from, to, step = 1;
+  int64_t from = 0, to = 0, step = 1;
   if (!range_number(c, 0, &from) || !range_number(c, 1, &to)) return false;
   if (c->n == 3 && !range_number(c, 2, &step)) return false;
   if (step == 0) return error_set(c->v->err, 34449, "$range requires a non-zero step value");
+  enum { LEAST_BYTES = 7 }; // of an element: type, a name of one digit and its end, the number
+  int64_t count = (to - from) / step;
+  if (count > RANGE_MAX_BYTES / LEAST_BYTES) {
+    return error_set(c->v->err, ERR_ExceededMemoryLimit, "$range would use too much memory, more than %d bytes",
+                     RANGE_MAX_BYTES);
+  }
   struct array_builder list;
   array_begin(&list, c->v->scratch);
   for (; step > 0 ? from < to : from > to; from += step) {

@@ -12,6 +12,7 @@ struct evaluation {
   const bson_t *doc;
   bson_value_t *slots; // variables bound by $let, $map, $filter, $reduce, by slot number
   struct error *err;   // may be NULL
+  size_t produced;     // bytes of strings, arrays and documents made so far
 };
 
 struct expr_operator;
@@ -46,7 +47,11 @@ struct expr_parser {
   struct error *err;
 };
 
-enum { EXPR_VARIADIC = 127 };
+enum {
+  EXPR_VARIADIC = 127,
+  // What one evaluation may make, intermediate values included: $reduce can double a string again and again.
+  EXPR_MAX_BYTES = 256 * 1024 * 1024,
+};
 
 // One line of a family's table. Either `fields` is NULL and arguments are positional, min..max of them, or `fields`
 // lists the names of the arguments in order, required ones with a trailing '*': "input* chars".
@@ -78,7 +83,8 @@ bool expr_check_variable_name(struct expr_parser *p, const char *name);
 // --- evaluation ---
 bool expr_argument(const struct expression *e, size_t i, struct evaluation *v, bson_value_t *out); // NULL: missing
 bool expr_evaluate_all(const struct expression *e, struct evaluation *v, bson_value_t **out);
-bool expr_truthy(const bson_value_t *v); // null, undefined, missing, false and 0 are not
+bool expr_account(struct evaluation *v, const bson_value_t *made); // false: too much was made, err is set
+bool expr_truthy(const bson_value_t *v);                           // null, undefined, missing, false and 0 are not
 
 const char *expr_date_text(struct arena *a, int64_t ms); // 2024-01-31T12:34:56.789Z
 

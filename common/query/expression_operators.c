@@ -24,7 +24,7 @@ const struct expr_operator *expr_operator_find(const char *name) {
       EXPR_TEXT_SEARCH, EXPR_ARRAY,       EXPR_ARRANGE,    EXPR_SCOPE,  EXPR_SET,
       EXPR_TYPE,        EXPR_DATE,        EXPR_DATE_MATH,  EXPR_OBJECT, EXPR_REFUSED,
   };
-  for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+  for (size_t i = 0; i < sizeof families / sizeof(const struct expr_operator *); i++) {
     const struct expr_operator *op = find_in(families[i], name);
     if (op) return op;
   }

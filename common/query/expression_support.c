@@ -14,6 +14,16 @@ bool expr_evaluate_all(const struct expression *e, struct evaluation *v, bson_va
   return true;
 }
 
+bool expr_account(struct evaluation *v, const bson_value_t *made) {
+  if (value_is_string(made))
+    v->produced += made->value.v_utf8.len;
+  else if (value_is_doc(made) || value_is_array(made))
+    v->produced += made->value.v_doc.data_len;
+  return v->produced <= EXPR_MAX_BYTES ||
+         error_set(v->err, ERR_ExceededMemoryLimit, "an expression would use too much memory, more than %d bytes",
+                   EXPR_MAX_BYTES);
+}
+
 bool expr_truthy(const bson_value_t *v) {
   return !value_is_nullish(v) && value_truthy(v);
 }

@@ -59,11 +59,11 @@ static int compare_nodes(const void *a, const void *b) {
 }
 
 static void describe_list(const struct match_node *n, const char *name, bson_t *out) {
-  const struct match_node **sorted = malloc((n->n + 1) * sizeof *sorted);
+  const struct match_node **sorted = malloc((n->n + 1) * sizeof(struct match_node *));
   if (!sorted) return;
   for (size_t i = 0; i < n->n; i++) sorted[i] = n->children[i];
   // Only a conjunction's children are sorted: the order of the others is the user's.
-  if (n->kind == MATCH_AND) qsort(sorted, n->n, sizeof *sorted, compare_nodes);
+  if (n->kind == MATCH_AND) qsort(sorted, n->n, sizeof(struct match_node *), compare_nodes);
   bson_t array, child;
   bson_append_array_begin(out, name, -1, &array);
   for (size_t i = 0; i < n->n; i++) {

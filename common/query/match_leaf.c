@@ -65,7 +65,7 @@ static bool add_regex(struct match_parser *p, struct match_node *n, const char *
 }
 
 static void room_for_regexes(struct match_parser *p, struct match_node *n, size_t most) {
-  n->regexes = arena_zalloc(p->arena, most * sizeof *n->regexes);
+  n->regexes = arena_zalloc(p->arena, most * sizeof(struct regex *));
   n->regex_values = arena_zalloc(p->arena, most * sizeof *n->regex_values);
 }
 

@@ -17,7 +17,7 @@ static const struct stage_type *find_in(const struct stage_type *table, const ch
 static const struct stage_type *find_stage(const char *name) {
   const struct stage_type *const tables[] = {STAGES_SIMPLE, STAGES_GROUP,  STAGES_DERIVED, STAGES_UNWIND,
                                              STAGES_FACET,  STAGES_SAMPLE, STAGES_EXTERNAL};
-  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+  for (size_t i = 0; i < sizeof tables / sizeof(const struct stage_type *); i++) {
     const struct stage_type *t = find_in(tables[i], name);
     if (t) return t;
   }

@@ -361,6 +361,8 @@ static void errors(void **state) {
       {"{'$mergeObjects': ['$i']}", 40400, "$mergeObjects requires object inputs"},
       {"{'$trim': {'input': 'x', 'foo': 1}}", ERR_FailedToParse, "$trim found an unknown argument: foo"},
       {"{'$range': [0, 2147483647]}", ERR_ExceededMemoryLimit, "$range"},
+      {"{'$reduce': {'input': {'$range': [0, 40]}, 'initialValue': 'x', 'in': {'$concat': ['$$value', '$$value']}}}",
+       ERR_ExceededMemoryLimit, "too much memory"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct arena *a __attribute__((cleanup(arena_cleanup))) = arena_new();
