@@ -232,9 +232,11 @@ static bool copy_documents(struct copy *x, struct error *err) {
     arena_reset(own);
     ok = copy_batch(x, &cursor, err);
   } while (ok && cursor);
-  struct error kept;
-  error_copy(&kept, err, outer);
-  *err = kept;
+  if (!ok) {
+    struct error kept;
+    error_copy(&kept, err, outer); // its extra fields are in the batch's arena
+    *err = kept;
+  }
   x->op->arena = outer;
   arena_free(own);
   return ok;

@@ -309,9 +309,11 @@ bool reception_mods(struct operation *op, struct reception *r, int64_t *fetched,
     ok = mods_batch(op, r, scratch, fetched, &more, err);
   }
   op->arena = outer;
-  struct error kept;
-  error_copy(&kept, err, outer);
-  *err = kept;
+  if (!ok) {
+    struct error kept;
+    error_copy(&kept, err, outer); // its extra fields are in the batch's arena
+    *err = kept;
+  }
   arena_free(scratch);
   arena_free(own);
   return ok;
