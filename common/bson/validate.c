@@ -54,6 +54,14 @@ static bool skip_binary(const uint8_t *data, size_t end, size_t *at, struct erro
   return true;
 }
 
+// The pattern, then the options.
+static bool skip_regex(const uint8_t *data, size_t end, size_t *at, struct error *err) {
+  for (int part = 0; part < 2; part++) {
+    if (!skip_cstring(data, end, at, true, err)) return false;
+  }
+  return true;
+}
+
 // int32 total, string, document. The scope is checked as a document of its own.
 static bool skip_code_with_scope(const uint8_t *data, size_t end, size_t *at, struct error *err) {
   if (end - *at < 14) return bad(err, "code with scope is cut off");
@@ -100,7 +108,7 @@ static bool skip_value(uint8_t type, const uint8_t *data, size_t end, size_t *at
   case BSON_TYPE_BOOL:
     if (*at < end && data[*at] > 1) return bad(err, "a boolean is neither 0 nor 1");
     return skip_fixed(end, at, 1, err);
-  case BSON_TYPE_REGEX: return skip_cstring(data, end, at, true, err) && skip_cstring(data, end, at, true, err);
+  case BSON_TYPE_REGEX: return skip_regex(data, end, at, err);
   case BSON_TYPE_DBPOINTER: return skip_string(data, end, at, err) && skip_fixed(end, at, 12, err);
   case BSON_TYPE_CODEWSCOPE: return skip_code_with_scope(data, end, at, err);
   case BSON_TYPE_INT32: return skip_fixed(end, at, 4, err);

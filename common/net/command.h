@@ -74,8 +74,8 @@ struct dispatch_hooks {
   void *daemon;
   // Before the handler: may the command run now (member state, shutdown)? NULL = always.
   bool (*admit)(void *daemon, struct request *r, struct error *err);
-  // After the handler, on every reply: $clusterTime, operationTime, errorLabels. err is NULL on success. When the envelope is
-  // refused, r->command, name, db and ns may be NULL.
+  // After the handler, on every reply: $clusterTime, operationTime, errorLabels. err is NULL on success. When the
+  // envelope is refused, r->command, name, db and ns may be NULL.
   void (*finish)(void *daemon, struct request *r, bson_t *reply, const struct error *err);
 };
 

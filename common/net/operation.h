@@ -30,8 +30,8 @@ struct operation {
   void *next, *prev;        // internal: the loop's list of operations
 };
 
-// Starts a fiber with a fresh operation and arena; both are freed when fn returns. Deadline: none. `what` is copied. A job
-// that goes on for ever calls arena_reset(op->arena) between its rounds: the operation itself is not in there.
+// Starts a fiber with a fresh operation and arena; both are freed when fn returns. Deadline: none. `what` is copied. A
+// job that goes on for ever calls arena_reset(op->arena) between its rounds: the operation itself is not in there.
 struct operation *operation_start(struct loop *l, const char *what, void (*fn)(struct operation *op, void *arg),
                                   void *arg);
 
@@ -59,8 +59,8 @@ void op_run_in_pool(struct operation *op, void (*job)(void *arg), void *arg);
 // all. Results are fn's own business. n == 1 runs in this fiber.
 void op_parallel(struct operation *op, size_t n, void (*fn)(struct operation *op, size_t i, void *ctx), void *ctx);
 
-// A condition: fibers wait, anyone signals. No state is remembered: check the world, wait, check again. It must stay at its
-// address while somebody waits.
+// A condition: fibers wait, anyone signals. No state is remembered: check the world, wait, check again. It must stay at
+// its address while somebody waits.
 struct event {
   struct wait *first;
 };

@@ -39,8 +39,8 @@ void *connection_data(const struct connection *c);
 void connection_set_compressor(struct connection *c, enum compressor comp); // after the handshake's reply
 // Takes the socket over behind this request's reply: it becomes a raw byte stream (raft's transport). on_data gets what
 // arrives, also what was read already; on_close exactly once, when the connection has ended for whatever reason (also
-// connection_close(), but not inside that call), after which *c is gone. Both run in the loop and must not wait. Nothing more
-// is parsed.
+// connection_close(), but not inside that call), after which *c is gone. Both run in the loop and must not wait.
+// Nothing more is parsed.
 void connection_upgrade(struct connection *c, void (*on_data)(void *ctx, const uint8_t *data, size_t len),
                         void (*on_close)(void *ctx), void *ctx);
 // Of an upgraded one; copied; dropped when more than 64 MiB wait.
