@@ -13,16 +13,18 @@
 #include "common/base/log.h"
 
 enum {
-  PAGE_BYTES = 8192, // documents of 280 bytes, two indexes: 4.1 us an insert; 4.3 with 4096, and the WAL grows half as
-                     // fast as with 16384
-  BUSY_MS = 10000,   // for another process's sqlite3 that writes, or closes while we open
+  // With one index of random keys over a million documents 26 us a document, 52 with 8192: what is written is mostly
+  // one row
+  // a page. In small batches and in scans the larger pages are 5 % faster.
+  PAGE_BYTES = 4096,
+  BUSY_MS = 10000,       // for another process's sqlite3 that writes, or closes while we open
   FIRST_CACHE = 1 << 20, // until the store distributes its budget
 };
 
 const struct db_limits db_default_limits = {
     .commit_dirty = 16 << 20,
     .checkpoint_wal = 48 << 20,
-    .wal = 88 << 20,
+    .wal = 72 << 20,
     .checkpoint_again = 16 << 20,
 };
 
@@ -87,7 +89,7 @@ static bool set_up(struct db *d, bool create) {
   sqlite3_busy_timeout(d->sql, BUSY_MS);
   sqlite3_extended_result_codes(d->sql, 1);
   // synchronous=NORMAL while the file is made, too: its first page is fsynced before the WAL takes over.
-  if (!try_exec(d, "PRAGMA page_size = 8192; PRAGMA auto_vacuum = NONE; PRAGMA synchronous = NORMAL")) return false;
+  if (!try_exec(d, "PRAGMA page_size = 4096; PRAGMA auto_vacuum = NONE; PRAGMA synchronous = NORMAL")) return false;
   if (!try_exec(d, "PRAGMA locking_mode = NORMAL; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;"
                    "PRAGMA secure_delete = OFF; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF"))
     return false;

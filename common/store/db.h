@@ -53,6 +53,7 @@ struct db {
   size_t wal_tried;   // what it was when a checkpoint could not copy all (somebody outside reads); 0 = it could
   int64_t file_bytes; // as of the last commit: pages of the database, WAL included
   bool unsynced;      // committed since the WAL was last fsynced
+  bool last_pass;     // the checkpoint is about to end, if nothing much comes in
   bool checkpointing; // a thread of the pool is at it
   unsigned pins;      // may not be closed: a job in the pool, an active scan
   uint64_t uses;      // since the cache was last distributed; halved then

@@ -13,8 +13,8 @@
 #include "common/store/internal.h"
 
 enum {
-  POOL_PASSES = 3,           // of the pool over one WAL, while much comes in
-  LOOP_CHECKPOINT = 8 << 20, // what the loop may be left with: about 10 ms
+  POOL_PASSES = 3,           // of the pool over one WAL, while much comes in; writers are held back during the last one
+  LOOP_CHECKPOINT = 2 << 20, // what the loop may be left with: about 10 ms
 };
 
 // A copy of the list of databases that stays valid over yields: each is pinned.
@@ -67,11 +67,13 @@ static void checkpoint_open(struct operation *op, struct store *s, struct db *d)
   for (int pass = 0; pass < POOL_PASSES && d->sql; pass++) {
     db_commit(d); // so that the pool may copy all there is
     size_t before = d->wal_bytes;
+    d->last_pass = pass == POOL_PASSES - 1;
     op_run_in_pool(op, run_checkpoint, &j);
     check_job(d, &j);
     size_t came = d->wal_bytes > before ? d->wal_bytes - before : 0;
     if (came <= LOOP_CHECKPOINT) break;
   }
+  d->last_pass = false;
   scans_save_all(s);
   if (!d->sql) return; // dropped meanwhile
   db_commit(d);
@@ -177,6 +179,13 @@ uint64_t store_snapshot(struct operation *op, struct store *s) {
   sync_free(&j);
   mutex_unlock(&s->maintenance);
   return all ? index : 0;
+}
+
+bool store_behind(const struct store *s) {
+  for (const struct db *d = s->all; d; d = d->next) {
+    if (d->last_pass || (d->checkpointing && d->wal_bytes > d->limits->wal)) return true;
+  }
+  return false;
 }
 
 uint64_t store_free_bytes(const struct store *s) {

@@ -65,6 +65,9 @@ struct operation;
 void store_tick(struct operation *op, struct store *s);
 // Everything up to the returned index is in the files, fsynced: the log may be cut there. 0: failed or cancelled.
 uint64_t store_snapshot(struct operation *op, struct store *s);
+// Whether checkpoints cannot keep up with what is written: whoever proposes, or applies much, should wait (some
+// milliseconds, and ask again), or the WALs grow past their bound and the loop stands still for a checkpoint.
+bool store_behind(const struct store *s);
 uint64_t
 store_free_bytes(const struct store *s); // of the file system; below the floor a primary refuses writes (14031)
 

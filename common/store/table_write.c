@@ -8,7 +8,7 @@
 #include "common/bson/doc.h"
 #include "common/store/table.h"
 
-enum { PAGE = 8192, ROW_OVERHEAD = 16 };
+enum { PAGE = 4096, ROW_OVERHEAD = 16 };
 
 size_t dirty_estimate(double *dirty_pages, int64_t bytes) {
   double pages = (double)bytes * 1.5 / PAGE + 1; // B-tree pages are about two thirds full

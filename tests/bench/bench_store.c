@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "common/base/clock.h"
 #include "common/bson/doc.h"
 #include "common/store/change.h"
 #include "common/store/internal.h"
@@ -21,6 +21,13 @@ struct row {
   const bson_t *doc;
   struct key id, amount;
 };
+
+// Neither side waits for the disk, so that the processor's time is what counts, also on a busy machine.
+static int64_t cpu_us(void) {
+  struct timespec t;
+  (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
 
 static struct key encode(struct arena *a, const bson_t *doc, const char *field) {
   struct buf b = {0};
@@ -66,7 +73,7 @@ static double raw(const char *folder, const struct row *rows, size_t n) {
   sqlite3_stmt *s[3] = {db_prepare(&d, "INSERT INTO documents VALUES (?, ?)"),
                         db_prepare(&d, "INSERT INTO index_0 VALUES (?, ?)"),
                         db_prepare(&d, "INSERT INTO index_1 VALUES (?, ?)")};
-  int64_t start = clock_mono_us();
+  int64_t start = cpu_us();
   for (size_t i = 0; i < n; i++) {
     if (i % BATCH == 0) db_exec(&d, "BEGIN");
     sqlite3_bind_int64(s[0], 1, (int64_t)i + 1);
@@ -78,7 +85,7 @@ static double raw(const char *folder, const struct row *rows, size_t n) {
     for (int k = 0; k < 3; k++) db_run(&d, s[k]);
     if (i % BATCH == BATCH - 1 || i == n - 1) db_exec(&d, "COMMIT");
   }
-  double us = (double)(clock_mono_us() - start) / (double)n;
+  double us = (double)(cpu_us() - start) / (double)n;
   for (int k = 0; k < 3; k++) sqlite3_finalize(s[k]);
   db_close(&d, true);
   return us;
@@ -105,15 +112,15 @@ static void insert_all(struct store *s, struct arena *a, const struct row *rows,
   store_apply(s, index++, changes_finish(l, 1, 1));
   changes_clear(l);
   struct collection *c = store_collection_by_uuid(s, uuid);
-  int64_t build = 0, apply = 0, start = clock_mono_us();
+  int64_t build = 0, apply = 0, start = cpu_us();
   for (size_t i = 0; i < n; i++) {
     change_put(l, c, 1, (int64_t)i + 1, rows[i].doc);
     if (l->bytes < ENTRY_TARGET_BYTES && i < n - 1) continue;
     const bson_t *entry = changes_finish(l, index, 1);
-    int64_t middle = clock_mono_us();
+    int64_t middle = cpu_us();
     store_apply(s, index++, entry);
     changes_clear(l);
-    int64_t end = clock_mono_us();
+    int64_t end = cpu_us();
     if ((index & 15) == 0) store_tune_caches(s); // as store_tick() does
     build += middle - start;
     apply += end - middle;
@@ -130,7 +137,7 @@ static void reads(struct store *s, struct arena *a, const struct row *rows, size
   uint64_t random = 7;
   size_t found = 0;
   struct arena *scratch = arena_new();
-  int64_t start = clock_mono_us();
+  int64_t start = cpu_us();
   for (size_t i = 0; i < n; i++) {
     random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
     bson_value_t id;
@@ -139,9 +146,9 @@ static void reads(struct store *s, struct arena *a, const struct row *rows, size
     arena_reset(scratch);
     found += store_find_id(c, scratch, &id, NULL, NULL, &doc);
   }
-  printf("read by _id: %.2f us (%zu found)\n", (double)(clock_mono_us() - start) / (double)n, found);
+  printf("read by _id: %.2f us (%zu found)\n", (double)(cpu_us() - start) / (double)n, found);
   found = 0;
-  start = clock_mono_us();
+  start = cpu_us();
   for (size_t i = 0; i < n; i++) {
     random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
     struct key low = rows[(random >> 33) % n].amount;
@@ -153,14 +160,14 @@ static void reads(struct store *s, struct arena *a, const struct row *rows, size
     while (scan_next(scan, &row, NULL)) found += scan_document(scan, &row) != NULL;
     scan_close(scan);
   }
-  printf("read by an index: %.2f us (%zu found)\n", (double)(clock_mono_us() - start) / (double)n, found);
+  printf("read by an index: %.2f us (%zu found)\n", (double)(cpu_us() - start) / (double)n, found);
   found = 0;
-  start = clock_mono_us();
+  start = cpu_us();
   struct scan *scan = scan_open(scratch, c, &(struct scan_spec){0});
   struct scan_row row;
   while (scan_next(scan, &row, NULL)) found += scan_document(scan, &row) != NULL;
   scan_close(scan);
-  printf("scan: %.2f us a document (%zu found)\n", (double)(clock_mono_us() - start) / (double)found, found);
+  printf("scan: %.2f us a document (%zu found)\n", (double)(cpu_us() - start) / (double)found, found);
   arena_free(scratch);
 }
 
