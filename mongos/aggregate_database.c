@@ -51,11 +51,18 @@ static bool distribution_rows(struct request *r, const bson_value_t *argument, s
   return data_distribution(r, &out->docs, &out->n, err);
 }
 
-static bool rows_of(struct request *r, const char *stage, const bson_value_t *argument, const bson_t *let,
-                    struct rows *out, struct error *err) {
+static const char *first_stage_name(const bson_t *stages) {
+  bson_iter_t it, stage;
+  bool has =
+      bson_iter_init(&it, stages) && bson_iter_next(&it) && bson_iter_recurse(&it, &stage) && bson_iter_next(&stage);
+  return has ? bson_iter_key(&stage) : "an empty pipeline";
+}
+
+static bool rows_of(struct request *r, const bson_t *stages, const char *stage, const bson_value_t *argument,
+                    const bson_t *let, struct rows *out, struct error *err) {
   if (stage == NULL) {
-    return error_set(err, ERR_InvalidNamespace, "{aggregate: 1} is not valid for '%s'; a collection is required",
-                     "a pipeline over documents");
+    return error_set(err, ERR_InvalidNamespace, "{aggregate: 1} is not valid for '%s'; a collection is required.",
+                     first_stage_name(stages));
   }
   if (strcmp(stage, "$documents") == 0) return documents_rows(r->op->arena, argument, let, out, err);
   if (strcmp(stage, "$shardedDataDistribution") == 0) return distribution_rows(r, argument, out, err);
@@ -78,7 +85,7 @@ bool run_aggregate_database(struct request *r, const bson_t *stages, bson_t *rep
   struct pipeline *p = aggregate_parse(a, kept, let, err);
   struct rows rows = {0};
   bson_value_t argument;
-  bool ok = p != NULL && rows_of(r, pipeline_initial_stage(p, &argument), &argument, let, &rows, err);
+  bool ok = p != NULL && rows_of(r, kept, pipeline_initial_stage(p, &argument), &argument, let, &rows, err);
   if (!ok) {
     if (err->extra != NULL) error_extra(err, r->op->arena, err->extra);
     cursor_discard(c);

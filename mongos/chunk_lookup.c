@@ -73,6 +73,21 @@ bool sharded_placement(struct operation *op, struct router *rt, const char *ns, 
   return error_set(err, ERR_NamespaceNotSharded, "Expected collection %s to be sharded", ns);
 }
 
+bool chunk_operation(struct request *r, const char *ns, chunk_operation_fn fn, void *ctx, struct error *err) {
+  enum { TRIES = 3 };
+  for (int n = 0; n < TRIES; n++) {
+    struct placement p;
+    if (!sharded_placement(r->op, router_of(r), ns, &p, err)) return false;
+    if (fn(r->op, router_of(r), &p, ctx, err)) return true;
+    if (!stale_is(err)) return false;
+    struct error stale = *err;
+    if (!stale_pause(r->op, n, err)) return false;
+    *err = stale;
+  }
+  struct error last = *err;
+  return error_set(err, ERR_OperationFailed, "%s", last.message);
+}
+
 void reply_errmsg(bson_t *reply, const char *text) {
   bson_append_double(reply, "ok", -1, 0);
   bson_append_utf8(reply, "errmsg", -1, text, -1);

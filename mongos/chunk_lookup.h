@@ -34,6 +34,12 @@ const char *lookup_text(struct arena *a, const struct placement *p, enum chunk_l
 bool sharded_placement(struct operation *op, struct router *rt, const char *ns, struct placement *out,
                        struct error *err);
 
+// Runs fn with fresh placement; again, a few times, when a shard calls it stale. What it then still complains about is
+// the request itself, and is answered as OperationFailed.
+typedef bool (*chunk_operation_fn)(struct operation *op, struct router *rt, const struct placement *p, void *ctx,
+                                   struct error *err);
+bool chunk_operation(struct request *r, const char *ns, chunk_operation_fn fn, void *ctx, struct error *err);
+
 // Appends ok: 0 and errmsg without code: the form in which the older commands complain.
 void reply_errmsg(bson_t *reply, const char *text);
 

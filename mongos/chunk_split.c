@@ -92,21 +92,19 @@ static bool split_chunk(const struct split_job *j, struct operation *op, const s
   return call_owner(j, op, p, c->chunk.shard, body, &reply, err);
 }
 
-static bool split_attempt(struct operation *op, struct router *rt, const struct placement *found, void *ctx,
+static bool split_attempt(struct operation *op, struct router *rt, const struct placement *p, void *ctx,
                           struct error *err) {
   struct split_job *j = ctx;
-  struct placement p;
-  if (!sharded_placement(op, rt, j->ns, &p, err)) return false;
   struct chosen_chunk c;
   const char *complaint = wrong_arguments(j);
-  if (complaint == NULL) complaint = choose(j, op->arena, &p, &c);
+  if (complaint == NULL) complaint = choose(j, op->arena, p, &c);
   if (complaint != NULL) {
     reply_errmsg(j->reply, complaint);
     return true;
   }
   bson_t at;
-  if (!j->has_middle && !median(j, op, &p, &c, &at, err)) return false;
-  if (!split_chunk(j, op, &p, &c, j->has_middle ? &j->middle : &at, err)) return false;
+  if (!j->has_middle && !median(j, op, p, &c, &at, err)) return false;
+  if (!split_chunk(j, op, p, &c, j->has_middle ? &j->middle : &at, err)) return false;
   routing_cache_invalidate(rt->cache, j->ns, NULL, NULL);
   return true;
 }
@@ -117,7 +115,7 @@ bool run_split(struct request *r, bson_t *reply, struct error *err) {
   if (!namespace_argument(r, &j.ns, &db, &coll, err)) return false;
   chunk_choice_read(r->body, &j.choice);
   j.has_middle = doc_doc(r->body, "middle", &j.middle) && !bson_empty(&j.middle);
-  return routed_run(r->op, router_of(r), j.ns, "split", false, split_attempt, &j, err);
+  return chunk_operation(r, j.ns, split_attempt, &j, err);
 }
 
 // --- mergeChunks ---
@@ -140,20 +138,18 @@ static const char *wrong_bounds(const struct merge_job *j, struct arena *a, cons
   return lookup_text(a, p, LOOKUP_BAD_BOUNDS, c);
 }
 
-static bool merge_attempt(struct operation *op, struct router *rt, const struct placement *found, void *ctx,
+static bool merge_attempt(struct operation *op, struct router *rt, const struct placement *p, void *ctx,
                           struct error *err) {
   struct merge_job *j = ctx;
-  struct placement p;
-  if (!sharded_placement(op, rt, j->ns, &p, err)) return false;
-  const char *complaint = wrong_bounds(j, op->arena, &p);
+  const char *complaint = wrong_bounds(j, op->arena, p);
   if (complaint != NULL) {
     reply_errmsg(j->reply, complaint);
     return true;
   }
   struct chosen_chunk c;
-  chunk_of_key(op->arena, &p, &j->choice.min, &c);
-  const struct collection_type *coll = &p.routing->collection;
-  struct shard_call call = {.target = target_shard(&p, c.chunk.shard), .body = arena_bson(op->arena), .db = "admin"};
+  chunk_of_key(op->arena, p, &j->choice.min, &c);
+  const struct collection_type *coll = &p->routing->collection;
+  struct shard_call call = {.target = target_shard(p, c.chunk.shard), .body = arena_bson(op->arena), .db = "admin"};
   bson_t bounds;
   bson_append_utf8(call.body, "mergeChunks", -1, j->ns, -1);
   bson_append_array_begin(call.body, "bounds", -1, &bounds);
@@ -178,5 +174,5 @@ bool run_merge_chunks(struct request *r, bson_t *reply, struct error *err) {
   const char *db, *coll;
   if (!namespace_argument(r, &j.ns, &db, &coll, err)) return false;
   chunk_choice_read(r->body, &j.choice);
-  return routed_run(r->op, router_of(r), j.ns, "mergeChunks", false, merge_attempt, &j, err);
+  return chunk_operation(r, j.ns, merge_attempt, &j, err);
 }

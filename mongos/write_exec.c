@@ -22,8 +22,9 @@ struct execution {
   struct arena *scratch; // of targeting
   struct arena *outer;   // the request's arena; op->arena is the round's meanwhile
   const struct placement *p;
-  bool placement_renewed; // once, because of a statement that could not be routed
-  bool renew;             // ... is to be done now
+  struct write_targeter targeter; // of this round
+  bool placement_renewed;         // once, because of a statement that could not be routed
+  bool renew;                     // ... is to be done now
   int rounds;
 };
 
@@ -199,6 +200,10 @@ static bool run_alone(struct execution *x, size_t op, struct error *err) {
 
 // --- the rounds ---
 
+static bool route(void *ctx, size_t op, struct batch_targeting *out, struct error *err) {
+  return write_target(&((struct execution *)ctx)->targeter, op, out, err);
+}
+
 static bool cannot_route(void *ctx, size_t op, const struct error *err) {
   struct execution *x = ctx;
   if (!x->placement_renewed && x->p->kind == PLACE_CHUNKS) {
@@ -236,10 +241,10 @@ static bool run_round(struct execution *x, bool *done, struct error *err) {
   if (*done) return true;
   x->p = &p;
   x->rounds++;
-  struct write_targeter targeter = {.w = x->w, .p = &p, .scratch = x->scratch};
+  x->targeter = (struct write_targeter){.w = x->w, .p = &p, .scratch = x->scratch};
   struct batch_round round;
   bool ok = true;
-  if (!batch_next(x->batch, op->arena, write_target, cannot_route, &targeter, &round)) {
+  if (!batch_next(x->batch, op->arena, route, cannot_route, x, &round)) {
     *done = true;
   } else if (round.alone) {
     ok = run_alone(x, round.op, err);
