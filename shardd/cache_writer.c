@@ -4,9 +4,12 @@
 // false: who reads meanwhile reads again.
 #include "shardd/cache_writer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "shardd/background.h"
 #include "shardd/migration_documents.h"
 
 #define CACHE_COLLECTIONS_NS "config.cache.collections"
@@ -212,6 +215,27 @@ bool cache_flush(struct operation *op, struct shard *sh, const char *ns, struct 
   routing_unref(r);
   mutex_unlock(&sh->cache_writing);
   return ok;
+}
+
+struct flush {
+  struct shard *sh;
+  char ns[]; // copied
+};
+
+static void flush_in_background(struct operation *op, void *arg) {
+  struct flush *f = arg;
+  struct error err = {0};
+  if (!cache_flush(op, f->sh, f->ns, &err))
+    log_debug("SH_REFR", "The cache of a collection's placement was not written", "namespace:s error:e", f->ns, &err);
+  free(f);
+}
+
+void cache_flush_soon(struct shard *sh, const char *ns) {
+  size_t len = strlen(ns) + 1;
+  struct flush *f = malloc(sizeof *f + len);
+  f->sh = sh;
+  memcpy(f->ns, ns, len);
+  background_start(sh, "cacheWriter", flush_in_background, f);
 }
 
 bool cache_flush_database(struct operation *op, struct shard *sh, const char *db, struct error *err) {

@@ -11,6 +11,8 @@ bool cache_add(struct operation *op, struct shard *sh, struct write *w, const ch
 
 // Writes what is known of the namespace (or database), and returns when it is applied.
 bool cache_flush(struct operation *op, struct shard *sh, const char *ns, struct error *err);
+// The same in the background, for what changed since it was asked last.
+void cache_flush_soon(struct shard *sh, const char *ns);
 bool cache_flush_database(struct operation *op, struct shard *sh, const char *db, struct error *err);
 
 #endif

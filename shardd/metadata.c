@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "shardd/cache_writer.h"
 #include "shardd/metadata_secondary.h"
 #include "shardd/migration_recovery.h"
 
@@ -252,10 +253,12 @@ static bool refresh_ns(struct operation *op, struct metadata *m, struct ns_metad
     struct routing *r = NULL;
     bool ok = repl_is_primary(m->sh->node.repl) ? load_from_config(op, m, n, &r, err)
                                                 : secondary_load_routing(op, m->sh, n->ns, &r, err);
-    if (refresh_end(&n->refresh, ok))
+    if (refresh_end(&n->refresh, ok)) {
       install(m, n, r);
-    else
+      if (repl_is_primary(m->sh->node.repl)) cache_flush_soon(m->sh, n->ns);
+    } else {
       routing_unref(r);
+    }
     if (!ok) return false;
   }
 }
