@@ -72,12 +72,17 @@ void catalog_remove_file(const struct store_file *f) {
 }
 
 void catalog_put_intervals(const struct collection_core *c) {
-  db_do(&c->store->catalog, "DELETE FROM intervals WHERE uuid = ?", "k", uuid_key(c->uuid));
+  struct db *d = &c->store->catalog;
+  db_do(d, "DELETE FROM intervals WHERE uuid = ?", "k", uuid_key(c->uuid));
+  sqlite3_stmt *put = db_prepare(d, "INSERT INTO intervals VALUES (?, ?, ?)");
   for (size_t i = 0; i < c->intervals.n; i++) {
     const struct owned_interval *o = &c->intervals.list[i];
-    db_do(&c->store->catalog, "INSERT INTO intervals VALUES (?, ?, ?)", "kki", uuid_key(c->uuid),
-          (struct key){.data = o->min, .len = o->min_len}, (int64_t)o->file);
+    bind_blob(put, 1, c->uuid, 16);
+    bind_blob(put, 2, o->min, o->min_len);
+    sqlite3_bind_int64(put, 3, o->file);
+    db_run(d, put);
   }
+  sqlite3_finalize(put);
 }
 
 void catalog_put_next_file(struct store *s) {

@@ -104,6 +104,8 @@ static void read_wal_size(struct db *d) {
   struct stat st;
   d->wal_bytes = name && stat(name, &st) == 0 ? (size_t)st.st_size : 0;
   d->wal_tried = 0;
+  // What a killed process has committed may never have been fsynced.
+  if (d->wal_bytes) d->unsynced = true;
   sqlite3_free(name);
 }
 

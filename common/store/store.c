@@ -200,11 +200,8 @@ void store_close(struct store *s) {
   for (struct db *d = s->all; d; d = d->next) {
     if (d == &s->catalog) continue;
     if (d->sql && d != &s->internal) store_closed(s, d);
-    if (d->sql) {
-      db_close(d, true);
-    } else if (d->unsynced) {
-      db_sync_wal(d);
-    }
+    db_close(d, true);
+    db_sync_wal(d); // there is one where it was closed before, or where somebody outside has the file open
   }
   store_sync_directories(s);
   s->snapshot = s->applied;

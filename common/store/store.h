@@ -59,7 +59,7 @@ uint64_t store_replay_target(const struct store *s); // highest index any file h
 void store_replay_done(struct store *s);             // removes what no entry brought back; called once
 
 // --- durability ---
-// Commits open transactions that are due (16 MiB of dirty pages, one second), checkpoints WALs past 64 MiB. Called by
+// Commits open transactions that are due (16 MiB of dirty pages, one second), checkpoints WALs past 48 MiB. Called by
 // the daemon's timer every 100 ms. Parts run in the pool.
 struct operation;
 void store_tick(struct operation *op, struct store *s);
@@ -68,8 +68,8 @@ uint64_t store_snapshot(struct operation *op, struct store *s);
 // Whether checkpoints cannot keep up with what is written: whoever proposes, or applies much, should wait (some
 // milliseconds, and ask again), or the WALs grow past their bound and the loop stands still for a checkpoint.
 bool store_behind(const struct store *s);
-uint64_t
-store_free_bytes(const struct store *s); // of the file system; below the floor a primary refuses writes (14031)
+// Of the file system; below the floor a primary refuses writes (14031).
+uint64_t store_free_bytes(const struct store *s);
 
 // --- catalog ---
 enum file_state { FILE_STAGED, FILE_ACTIVE };
