@@ -6,7 +6,7 @@
 #include "common/bson/doc.h"
 #include "mongos/shard_call.h"
 
-enum { UPTIME_PERIOD_MS = 10000, ADD_SHARD_RETRY_MS = 200, CALL_TIMEOUT_MS = 30000 };
+enum { UPTIME_PERIOD_MS = 10000, ADD_SHARD_RETRY_MS = 20, ADD_SHARD_LOG_EVERY = 100, CALL_TIMEOUT_MS = 30000 };
 
 // {update: "mongos", updates: [{q: {_id}, u: {$set: ..., $setOnInsert: {created}}, upsert: true}]}
 static bson_t *uptime_command(struct router *rt, struct arena *a) {
@@ -69,8 +69,10 @@ static bool add_shard(struct operation *op, struct router *rt, const char *conne
 
 bool add_shards(struct operation *op, struct router *rt, const char *const *connection_strings, struct error *err) {
   for (const char *const *shard = connection_strings; *shard != NULL; shard++) {
-    while (!add_shard(op, rt, *shard, err)) {
-      log_info("SHARDING", "Waiting until a shard can be added", "host:s error:e", *shard, err);
+    for (int tries = 0; !add_shard(op, rt, *shard, err); tries++) {
+      if (tries % ADD_SHARD_LOG_EVERY == 0) {
+        log_info("SHARDING", "Waiting until a shard can be added", "host:s error:e", *shard, err);
+      }
       if (!op_sleep(op, ADD_SHARD_RETRY_MS, err)) return false;
     }
   }
