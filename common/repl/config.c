@@ -34,8 +34,9 @@ const bson_t *config_load(struct repl *r, struct arena *a) {
 static void take_over(struct repl *r, const bson_t *config) {
   bson_destroy(r->config);
   r->config = bson_copy(config);
+  r->election_ms = (uint64_t)config_election_timeout(config);
   if (!r->consensus) return;
-  consensus_set_election_timeout(r->consensus, (uint32_t)config_election_timeout(config) / 2);
+  consensus_set_election_timeout(r->consensus, (uint32_t)r->election_ms / 2);
   standing_update(r);
 }
 

@@ -180,6 +180,7 @@ bool consensus_installing(const struct consensus *c);
 uint64_t consensus_match(const struct consensus *c,
                          uint64_t id); // leader: last index that member is known to have stored; 0 = none
 const struct members *consensus_members(const struct consensus *c); // the newest in the log, committed or not
+bool consensus_is_member(const struct consensus *c);                // in any role
 bool consensus_alone(const struct consensus *c); // this member is the only voter, and no change of that is under way
 bool consensus_members_pending(const struct consensus *c); // they are not committed yet
 const struct snapshot_mark *consensus_last_snapshot(const struct consensus *c);

@@ -91,6 +91,12 @@ bool consensus_members_pending(const struct consensus *c) {
   return c->raft.configuration_uncommitted_index != 0;
 }
 
+bool consensus_is_member(const struct consensus *c) {
+  for (unsigned i = 0; i < c->raft.configuration.n; i++)
+    if (c->raft.configuration.servers[i].id == c->raft.id) return true;
+  return false;
+}
+
 bool consensus_alone(const struct consensus *c) {
   size_t voters = 0;
   bool self = false;

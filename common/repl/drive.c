@@ -77,6 +77,7 @@ static void announce(struct repl *r) {
   raft_log_release(r->log, r->applied);
   roles_applied(r);
   event_signal(&r->progressed);
+  if (!r->leading) transport_tell(r->transport, r->known_leader);
 }
 
 // Applies what could not be done at once. Reads from the log what is not in memory any more.
@@ -121,9 +122,17 @@ static void apply_committed(struct repl *r) {
 
 // --- events in ---
 
+// A leader has something to do at least once a heartbeat. Half of raft's timeout without is suspicious.
+static void notice_gap(struct repl *r) {
+  uint64_t now = drive_now(), gap = r->ticked ? now - r->ticked : 0;
+  r->ticked = now;
+  if (gap > r->election_ms / 4) roles_stood_still(r, gap);
+}
+
 static void on_timer(uv_timer_t *timer) {
   struct repl *r = timer->data;
   if (r->stopping || !r->consensus) return;
+  notice_gap(r);
   if (drive_now() >= consensus_timer(r->consensus)) consensus_timeout(r->consensus, drive_now());
   drive_settle(r);
 }
@@ -143,6 +152,7 @@ void drive_settle(struct repl *r) {
 void drive_durable(void *ctx, size_t votes, size_t appends, bool installed) {
   struct repl *r = ctx;
   if (!r->consensus) return; // a set that is just being made
+  notice_gap(r);
   if (votes) transport_release(r->transport, votes);
   if (appends) consensus_persisted(r->consensus, drive_now(), appends);
   if (installed) consensus_installed(r->consensus, drive_now());
@@ -154,6 +164,7 @@ void drive_durable(void *ctx, size_t votes, size_t appends, bool installed) {
 
 void drive_receive(struct repl *r, const struct consensus_message *m) {
   if (!r->consensus || r->stopping) return;
+  notice_gap(r);
   consensus_receive(r->consensus, drive_now(), m);
   drive_settle(r);
 }

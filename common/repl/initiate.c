@@ -4,11 +4,14 @@
 // The configuration is kept beside the log until the first primary has written it as a document, so that a crash in
 // between loses nothing.
 #include <raft.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/log.h"
 #include "common/bson/doc.h"
 #include "common/repl/repl_internal.h"
+
+enum { ASK_MS = 5000 };
 
 static void default_config(const struct repl *r, bson_t *out) {
   bson_t members, m;
@@ -23,41 +26,54 @@ static void default_config(const struct repl *r, bson_t *out) {
   bson_append_array_end(out, &members);
 }
 
-// Whether `host` is this process: by name, else by asking whoever answers there.
-static bool is_self(struct operation *op, struct repl *r, const char *host, struct error *why) {
-  if (!strcmp(host, r->self)) return true;
-  if (!r->remotes) return error_set(why, ERR_NodeNotFound, "%s is not %s", host, r->self);
-  bson_t body = BSON_INITIALIZER;
-  BSON_APPEND_INT32(&body, "_isSelf", 1);
-  struct remote_command cmd = {.db = "admin", .body = &body, .timeout_ms = 5000};
-  const bson_t *reply;
-  bool ok = remote_call(op, r->remotes, host, &cmd, &reply, why);
-  bson_destroy(&body);
-  if (!ok) return false;
-  return (uint64_t)doc_i64(reply, "instance", 0) == r->instance
-             ? true
-             : error_set(why, ERR_NodeNotFound, "%s is another member", host);
-}
-
 void repl_identity(const struct repl *r, bson_t *reply) {
   BSON_APPEND_INT64(reply, "instance", (int64_t)r->instance);
   BSON_APPEND_UTF8(reply, "set", r->set_name);
+  BSON_APPEND_BOOL(reply, "initiated", r->consensus != NULL);
 }
 
-// The host by which the configuration names this member.
-static const char *find_self(struct operation *op, struct repl *r, const bson_t *config, struct error *err) {
-  struct config_walk by_name = {0}, asking = {0};
+bool initiate_ask(struct operation *op, struct repl *r, const char *host, struct identity *out, struct error *err) {
+  *out = (struct identity){.instance = r->instance, .initiated = r->consensus != NULL, .self = true};
+  if (!strcmp(host, r->self)) return true;
+  if (!r->remotes) return error_set(err, ERR_NodeNotFound, "%s is not %s", host, r->self);
+  bson_t body = BSON_INITIALIZER;
+  BSON_APPEND_INT32(&body, "_isSelf", 1);
+  struct remote_command cmd = {.db = "admin", .body = &body, .timeout_ms = ASK_MS};
+  const bson_t *reply;
+  bool ok = remote_call(op, r->remotes, host, &cmd, &reply, err);
+  bson_destroy(&body);
+  if (!ok) return error_prefix(err, "%s", host);
+  out->instance = (uint64_t)doc_i64(reply, "instance", 0);
+  out->initiated = doc_bool(reply, "initiated", false);
+  out->self = out->instance == r->instance;
+  const char *set = doc_str(reply, "set", "");
+  if (strcmp(set, r->set_name) != 0)
+    return error_set(err, ERR_InvalidReplicaSetConfig, "%s was started for the replica set \"%s\", not \"%s\"", host,
+                     set, r->set_name);
+  return true;
+}
+
+// Asks every member who it is: all have to answer, none may be in a set. Fills in the members and the host that is this
+// one.
+static bool ask_all(struct operation *op, struct repl *r, const bson_t *config, struct members *members,
+                    const char **self, struct error *err) {
+  struct config_walk walk = {0};
   struct config_member m;
-  struct error why = {0};
-  while (config_next_member(config, &by_name, &m))
-    if (!strcmp(m.host, r->self)) return m.host;
-  while (config_next_member(config, &asking, &m))
-    if (is_self(op, r, m.host, &why)) return m.host;
-  error_set(err, ERR_NodeNotFound,
-            "No host described in new configuration with {version: %lld, term: 0} for replica set %s maps to this node "
-            "(%s; the last one asked: %s)",
-            (long long)doc_i64(config, "version", 1), r->set_name, r->self, why.message);
-  return NULL;
+  *self = NULL;
+  while (config_next_member(config, &walk, &m)) {
+    struct identity who;
+    if (!initiate_ask(op, r, m.host, &who, err))
+      return error_prefix(
+          err, "replSetInitiate quorum check failed because not all proposed set members responded affirmatively");
+    if (who.initiated) return error_set(err, ERR_AlreadyInitialized, "%s is in a replica set already", m.host);
+    if (who.self) *self = m.host;
+    members_add(members, raft_digest(m.host, who.instance), m.host, m.votes ? ROLE_VOTER : ROLE_STANDBY);
+  }
+  if (*self) return true;
+  return error_set(
+      err, ERR_NodeNotFound,
+      "No host described in new configuration with {version: %lld, term: 0} for replica set %s maps to this node (%s)",
+      (long long)doc_i64(config, "version", 1), r->set_name, r->self);
 }
 
 static void write_identity(struct repl *r) {
@@ -70,77 +86,91 @@ static void write_identity(struct repl *r) {
   bson_destroy(&note);
 }
 
-static bool begin_set(struct operation *op, struct repl *r, const char *self, const bson_t *config, struct error *err) {
+// first: the log's first entry, the members; NULL for one that is added to a set and gets everything from its leader.
+static bool begin_set(struct operation *op, struct repl *r, const char *self, const bson_t *config, struct entry *first,
+                      struct error *err) {
   char *copy = strdup(self);
   if (!copy) log_fatal("REPL", "Out of memory for a set's configuration", NULL);
   free(r->self);
   r->self = copy;
   r->id = raft_digest(self, r->instance);
+  bson_destroy(r->config);
   r->config = bson_copy(config);
-  struct members m = {0};
-  members_add(&m, r->id, self, ROLE_VOTER);
-  struct entry *first = members_encode(&m);
-  members_free(&m);
-  first->term = 1;
-
+  raft_log_cork(r->log, true);
   write_identity(r);
   raft_log_note(r->log, "config", config, NULL, NULL);
-  raft_log_vote(r->log, 1, 0);
-  raft_log_append(r->log, 1, &first, 1); // last: a log with an entry is a set's
+  if (first) {
+    first->term = 1;
+    raft_log_vote(r->log, 1, 0);
+    raft_log_append(r->log, 1, &first, 1);
+  }
+  raft_log_cork(r->log, false);
   raft_log_sync(op, r->log);
   struct log_head head = {1, ENTRY_CHANGE, first};
-  struct consensus_state state = {.term = 1, .first = 1, .heads = &head, .n = 1};
-  bool ok = repl_join(op, r, &state, err);
-  entry_unref(first);
-  return ok;
+  struct consensus_state joining = {.first = 1}, founding = {.term = 1, .first = 1, .heads = &head, .n = 1};
+  return repl_join(op, r, first ? &founding : &joining, err);
 }
 
-static bool check_new(const struct repl *r, const bson_t *config, struct error *err) {
-  if (doc_i64(config, "version", 1) != 1)
-    return error_set(err, ERR_NewReplicaSetConfigurationIncompatible,
-                     "Configuration used to initiate a replica set must  have version 1, but found %lld",
-                     (long long)doc_i64(config, "version", 1));
-  if (config_members(config) > 1)
-    return error_set(err, ERR_NewReplicaSetConfigurationIncompatible,
-                     "replica sets of more than one member are not supported yet: initiate with this member alone");
-  return true;
+static bool found_set(struct operation *op, struct repl *r, const bson_t *config, struct error *err) {
+  struct members members = {0};
+  const char *self;
+  bool ok = ask_all(op, r, config, &members, &self, err);
+  if (ok) {
+    struct entry *first = members_encode(&members);
+    ok = begin_set(op, r, self, config, first, err);
+    entry_unref(first);
+  }
+  members_free(&members);
+  return ok;
 }
 
 bool repl_initiate(struct operation *op, struct repl *r, const bson_t *given, struct error *err) {
   if (r->consensus || r->initiating) return error_set(err, ERR_AlreadyInitialized, "already initialized");
   bson_t own = BSON_INITIALIZER, *config = arena_bson(op->arena);
   if (!given || bson_empty(given)) default_config(r, &own);
-  bool ok =
-      config_normalize(r, op->arena, bson_empty(&own) ? given : &own, 1, config, err) && check_new(r, config, err);
+  bool ok = config_normalize(r, op->arena, bson_empty(&own) ? given : &own, 1, config, err);
   bson_destroy(&own);
   if (!ok) return false;
+  if (doc_i64(config, "version", 1) != 1)
+    return error_set(err, ERR_NewReplicaSetConfigurationIncompatible,
+                     "Configuration used to initiate a replica set must  have version 1, but found %lld",
+                     (long long)doc_i64(config, "version", 1));
   r->initiating = true; // asking others yields
-  const char *self = find_self(op, r, config, err);
-  ok = self && begin_set(op, r, self, config, err);
+  ok = found_set(op, r, config, err);
   r->initiating = false;
   if (ok) log_info("REPL", "New replica set initiated", "config:b", config);
   return ok;
 }
 
-bool repl_reconfig(struct operation *op, struct repl *r, const bson_t *given, bool force, struct error *err) {
-  if (!r->consensus || !r->config) return error_set(err, ERR_NotYetInitialized, "no replset config has been received");
-  if (!repl_is_primary(r))
-    return error_set(err, ERR_NotWritablePrimary,
-                     "replSetReconfig should only be run on a writable PRIMARY. Current state %s;",
-                     member_state_name(r->state));
-  bson_t *config = arena_bson(op->arena);
-  if (!config_normalize(r, op->arena, given, repl_term(r), config, err)) return false;
-  int64_t old = doc_i64(r->config, "version", 1), version = doc_i64(config, "version", 1);
-  if (version <= old && !force)
-    return error_set(err, ERR_NewReplicaSetConfigurationIncompatible,
-                     "New replica set configuration version must be greater than old, but %lld is not greater than "
-                     "%lld for replica set %s",
-                     (long long)version, (long long)old, r->set_name);
-  struct config_walk walk = {0};
-  struct config_member m;
-  if (config_members(config) != 1 || !config_next_member(config, &walk, &m) || strcmp(m.host, r->self) != 0)
-    return error_set(
-        err, ERR_NewReplicaSetConfigurationIncompatible,
-        "the members of a set cannot be changed yet: replica sets of more than one member are not supported");
-  return config_write(op, r, config, err);
+// --- being told ---
+
+bool repl_bootstrap(struct operation *op, struct repl *r, const bson_t *body, struct error *err) {
+  const char *set = doc_str(body, "set", ""), *self = doc_str(body, "self", "");
+  uint64_t id = (uint64_t)doc_i64(body, "id", 0);
+  bson_t config;
+  bson_value_t first;
+  bool founding = doc_value(body, "first", &first);
+  struct members members;
+  if (strcmp(set, r->set_name) != 0)
+    return error_set(err, ERR_InvalidReplicaSetConfig, "this is a member of %s, not %s", r->set_name, set);
+  if (!*self || !doc_doc(body, "config", &config))
+    return error_set(err, ERR_BadValue, "_raftBootstrap needs self and config");
+  if (id != raft_digest(self, r->instance))
+    return error_set(err, ERR_NodeNotFound, "another member was expected at %s", self);
+  if (r->consensus) return r->id == id ? true : error_set(err, ERR_AlreadyInitialized, "already initialized");
+  if (r->initiating) return error_set(err, ERR_ConflictingOperationInProgress, "this member is being initiated");
+  if (founding && (first.value_type != BSON_TYPE_BINARY ||
+                   !members_decode(first.value.v_binary.data, first.value.v_binary.data_len, &members)))
+    return error_set(err, ERR_BadValue, "_raftBootstrap: the members cannot be read");
+  struct entry *e = NULL;
+  if (founding) {
+    members_free(&members);
+    e = entry_new(ENTRY_CHANGE, 1, first.value.v_binary.data, first.value.v_binary.data_len);
+  }
+  r->initiating = true;
+  bool ok = begin_set(op, r, self, &config, e, err);
+  r->initiating = false;
+  entry_unref(e);
+  if (ok) log_info("REPL", "Joined a replica set", "set:s self:s", set, self);
+  return ok;
 }

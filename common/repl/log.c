@@ -37,7 +37,7 @@ struct raft_log {
   struct log_op **queue; // not given to a job yet
   size_t n_queue, cap_queue;
   uv_work_t work;
-  bool busy;
+  bool busy, corked;
   enum job_kind kind, last_kind;
   struct log_op **batch; // of the running job
   size_t n_batch;
@@ -186,6 +186,8 @@ static void kick(struct raft_log *log) {
     log->kind = JOB_CHECKPOINT;
   } else if (log->cut_below && (wrote || !log->n_queue)) {
     log->kind = JOB_CUT;
+  } else if (log->n_queue && log->corked) {
+    return;
   } else if (log->n_queue) {
     log->kind = JOB_WRITE;
     take_batch(log);
@@ -283,6 +285,11 @@ void raft_log_note(struct raft_log *log, const char *name, const bson_t *doc, vo
   char *copy = strdup(name);
   if (!copy) log_fatal("REPL", "Out of memory for the replication log", NULL);
   put(log, &(struct log_op){.kind = LOG_PUT_NOTE, .name = copy, .doc = bson_copy(doc), .done = done, .ctx = ctx});
+}
+
+void raft_log_cork(struct raft_log *log, bool corked) {
+  log->corked = corked;
+  if (!corked) kick(log);
 }
 
 struct sync {

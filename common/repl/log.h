@@ -35,6 +35,8 @@ void raft_log_note(struct raft_log *log, const char *name, const bson_t *doc, vo
 
 // Waits until everything put so far is durable; also when the operation is killed.
 void raft_log_sync(struct operation *op, struct raft_log *log);
+// Nothing is written while it is corked; what was put meanwhile is then one batch: all of it is durable, or none.
+void raft_log_cork(struct raft_log *log, bool corked);
 
 // --- reading ---
 uint64_t raft_log_first(const struct raft_log *log);

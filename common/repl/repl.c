@@ -10,7 +10,10 @@
 #include "common/repl/repl_internal.h"
 #include "common/repl/transport.h"
 
-enum { DRAIN_MS = 2000 }; // for proposals that are under way when the process is told to end
+enum {
+  DRAIN_MS = 2000, // for proposals that are under way when the process is told to end
+  HAND_OVER_MS = 1500,
+};
 
 // --- jobs ---
 
@@ -157,9 +160,10 @@ bool repl_join(struct operation *op, struct repl *r, const struct consensus_stat
     raft_log_vote(r->log, s.term, s.voted_for);
     raft_log_sync(op, r->log);
   }
+  r->election_ms = (uint64_t)config_election_timeout(r->config);
   struct consensus_options o = {.id = r->id,
                                 .address = r->self,
-                                .election_timeout_ms = (uint32_t)config_election_timeout(r->config) / 2,
+                                .election_timeout_ms = (uint32_t)r->election_ms / 2,
                                 .heartbeat_ms = HEARTBEAT_MS,
                                 .snapshot_timeout_ms = SNAPSHOT_TIMEOUT_MS,
                                 .max_inflight = MAX_INFLIGHT,
@@ -176,6 +180,7 @@ bool repl_join(struct operation *op, struct repl *r, const struct consensus_stat
   roles_set_state(r, MEMBER_STARTUP2);
   pacing_start(r);
   standing_start(r);
+  membership_start(r);
   loop_defer(r->loop, settle_first, r);
   return true;
 }
@@ -194,7 +199,7 @@ struct repl *repl_start(struct operation *op, struct loop *l, const struct repl_
   struct raft_log_events events = {r, drive_durable};
   r->log = raft_log_new(l, opening.file, &opening.found, &events);
   take_identity(r, &opening);
-  bool member = opening.found.state.n || opening.found.state.snapshot.index, ok = true;
+  bool member = r->id != 0, ok = true;
   if (member) {
     const bson_t *applied = config_load(r, op->arena);
     r->config = applied ? bson_copy(applied) : opening.config ? bson_copy(opening.config) : NULL;
@@ -241,10 +246,21 @@ static void repl_free(struct repl *r) {
   free(r);
 }
 
+// A primary of several hands over, so that the others do not have to wait for its silence.
+static void hand_over(struct operation *op, struct repl *r) {
+  int64_t end = loop_now_ms(op->loop) + HAND_OVER_MS;
+  bool timed_out = false;
+  while (r->leading && !consensus_alone(r->consensus) && loop_now_ms(op->loop) < end) {
+    standing_hand_over(r);
+    if (!event_wait_for(op, &r->progressed, HEARTBEAT_MS, &timed_out, NULL) && !timed_out) return;
+  }
+}
+
 void repl_stop(struct operation *op, struct repl *r) {
   r->proposals.term = 0; // nothing new
   r->proposals.refusal = ERR_ShutdownInProgress;
   wait_for_proposals(op, r);
+  hand_over(op, r);
   r->stopping = true;
   event_signal(&r->progressed);
   (void)uv_timer_stop(&r->timer);

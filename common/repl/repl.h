@@ -90,7 +90,10 @@ bool repl_initiate(struct operation *op, struct repl *r, const bson_t *config, s
 bool repl_reconfig(struct operation *op, struct repl *r, const bson_t *config, bool force, struct error *err);
 bool repl_step_down(struct operation *op, struct repl *r, int64_t seconds, bool force, struct error *err);
 bool repl_freeze(struct repl *r, int64_t seconds, struct error *err);
-// A connection that asked to carry raft's messages.
+// Of the internal command _raftBootstrap: this member is in a set that another founded, or is added to one. Again:
+// true.
+bool repl_bootstrap(struct operation *op, struct repl *r, const bson_t *body, struct error *err);
+// Of the internal command _raftStream {set, id, host, to}: a connection that asked to carry raft's messages.
 bool repl_accept(struct repl *r, struct connection *c, const bson_t *hello, struct error *err);
 // The log's entries for local.oplog.rs and change capture: from index on, until fn returns false. Reads in the pool.
 bool repl_read_log(struct operation *op, struct repl *r, uint64_t from,

@@ -5,7 +5,7 @@
 //   initiate.c   a new set               status.c   hello and replSetGetStatus
 //   waits.c      barriers, concerns      pacing.c   snapshots, cutting the log; reading the log
 //   write.c, proposal.c, locks.c         the primary's side of writing
-//   standing.c   priority, freeze, step down
+//   standing.c   priority, freeze, step down     membership.c  adding and removing members
 //   transport.c  raft's messages between members
 #ifndef SHARDLET_REPL_REPL_INTERNAL_H
 #define SHARDLET_REPL_REPL_INTERNAL_H
@@ -68,6 +68,11 @@ struct repl {
   // Standing for election (standing.c)
   int64_t frozen_until; // loop_now_ms(); replSetFreeze, replSetStepDown
   int takeover_checks;
+  bool removed;    // the configuration does not name this member
+  bool doubtful;   // it stood still and may have been replaced: not primary before a barrier is applied
+  uint64_t ticked; // drive_now() of the last event
+
+  uint64_t election_ms; // electionTimeoutMillis
 
   // Barriers (waits.c)
   uint64_t barriers_begun, barriers_finished, barrier_index;
@@ -97,9 +102,24 @@ uint64_t drive_propose(void *repl, struct entry *e);
 const char *member_state_name(enum member_state s);
 void roles_follow(struct repl *r);  // consensus' role or the replay's progress may have changed
 void roles_applied(struct repl *r); // something was applied
+void roles_stood_still(struct repl *r, uint64_t ms);
 void roles_set_state(struct repl *r, enum member_state s);
 
+// --- initiate.c ---
+struct identity { // who answers at an address
+  uint64_t instance;
+  bool initiated, self;
+};
+bool initiate_ask(struct operation *op, struct repl *r, const char *host, struct identity *out, struct error *err);
+
+// --- membership.c ---
+void membership_start(struct repl *r);
+
+// --- waits.c ---
+uint64_t waits_propose_barrier(struct repl *r); // its index; 0: not the leader
+
 // --- standing.c ---
+void standing_hand_over(struct repl *r); // to whoever is best and has caught up, if there is one
 void standing_start(struct repl *r);
 void standing_update(struct repl *r); // the configuration or the time may say something else now
 

@@ -36,8 +36,17 @@ void roles_set_state(struct repl *r, enum member_state s) {
   event_signal(&r->progressed);
 }
 
+// What a member is that does not lead. A removed one learns it from the configuration: raft sends it nothing any more.
+// One that was added is not in its own log's list of members before it has caught up.
 static void set_idle_state(struct repl *r) {
-  roles_set_state(r, r->replay_target ? MEMBER_RECOVERING : MEMBER_SECONDARY);
+  enum member_state s = MEMBER_SECONDARY;
+  if (r->removed)
+    s = MEMBER_REMOVED;
+  else if (!consensus_is_member(r->consensus))
+    s = MEMBER_STARTUP2;
+  else if (r->replay_target)
+    s = MEMBER_RECOVERING;
+  roles_set_state(r, s);
 }
 
 // --- stepping up ---
@@ -65,7 +74,7 @@ static bool can_step_up(const struct repl *r) {
 static void replay_done(struct repl *r) {
   store_replay_done(r->store);
   r->replay_target = 0;
-  if (r->state == MEMBER_RECOVERING || r->state == MEMBER_STARTUP2) set_idle_state(r);
+  if (!r->leading) set_idle_state(r);
 }
 
 void roles_applied(struct repl *r) {
@@ -112,18 +121,37 @@ void roles_follow(struct repl *r) {
   if (r->leading && (!leads || r->leading != term)) end_leading(r);
   if (leads && !r->leading) begin_leading(r, term);
   if (r->leading && !r->first_of_term) propose_first(r);
+  if (!r->leading) set_idle_state(r);
   if (leader != r->known_leader) {
     r->known_leader = leader;
     event_signal(&r->progressed);
   }
 }
 
+// --- a process that stood still ---
+
+static void dispel_doubt(struct operation *op, void *arg) {
+  struct repl *r = arg;
+  uint64_t term = r->leading, index = waits_propose_barrier(r);
+  while (index && r->leading == term && r->applied < index)
+    if (!event_wait(op, &r->progressed, NULL)) break;
+  r->doubtful = false;
+  event_signal(&r->progressed);
+}
+
+// Somebody else may lead by now. This member is not primary to anyone before an entry that it proposes now is applied.
+void roles_stood_still(struct repl *r, uint64_t ms) {
+  if (!r->leading || r->doubtful || consensus_alone(r->consensus)) return;
+  log_warn("REPL", "This process stood still; confirming that it leads still", "millis:l", (int64_t)ms);
+  r->doubtful = repl_job(r, "replDoubt", dispel_doubt, r) != NULL;
+}
+
 enum member_state repl_state(const struct repl *r) {
-  return r->state;
+  return r->state == MEMBER_PRIMARY && r->doubtful ? MEMBER_SECONDARY : r->state;
 }
 
 bool repl_is_primary(const struct repl *r) {
-  return r->state == MEMBER_PRIMARY && !r->stopping;
+  return r->state == MEMBER_PRIMARY && !r->stopping && !r->doubtful;
 }
 
 int64_t repl_term(const struct repl *r) {

@@ -14,12 +14,13 @@ enum {
   TAKEOVER_CHECKS = 5, // a member of higher priority has to be caught up that many times in a row
 };
 
+// Negative: the configuration has no such member.
 static double priority_of(const struct repl *r, const char *host) {
   struct config_walk walk = {0};
   struct config_member m;
   while (config_next_member(r->config, &walk, &m))
     if (!strcmp(m.host, host)) return m.priority;
-  return 0;
+  return -1;
 }
 
 static bool frozen(const struct repl *r) {
@@ -27,7 +28,10 @@ static bool frozen(const struct repl *r) {
 }
 
 void standing_update(struct repl *r) {
-  if (r->consensus) consensus_set_eligible(r->consensus, !frozen(r) && (!r->config || priority_of(r, r->self) > 0));
+  if (!r->consensus) return;
+  double priority = r->config ? priority_of(r, r->self) : 1;
+  r->removed = priority < 0;
+  consensus_set_eligible(r->consensus, !frozen(r) && priority > 0);
 }
 
 // The voter to hand over to: of the highest priority among those that have at least `least` of the log. NULL: none.
@@ -84,16 +88,19 @@ bool repl_freeze(struct repl *r, int64_t seconds, struct error *err) {
   return true;
 }
 
+void standing_hand_over(struct repl *r) {
+  const struct member *m = consensus_transferring(r->consensus) ? NULL : best_successor(r, r->applied, 0);
+  if (!m) return;
+  (void)consensus_transfer(r->consensus, drive_now(), m->id);
+  drive_settle(r);
+}
+
 // --- stepping down ---
 
 static bool hand_over(struct operation *op, struct repl *r, uint64_t term, struct error *err) {
   int64_t end = loop_now_ms(op->loop) + CATCH_UP_MS;
   while (r->leading == term && loop_now_ms(op->loop) < end) {
-    const struct member *m = consensus_transferring(r->consensus) ? NULL : best_successor(r, r->applied, 0);
-    if (m) {
-      (void)consensus_transfer(r->consensus, drive_now(), m->id);
-      drive_settle(r);
-    }
+    standing_hand_over(r);
     bool timed_out = false;
     if (!event_wait_for(op, &r->progressed, HEARTBEAT_MS, &timed_out, err) && !timed_out) return false;
   }

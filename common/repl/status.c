@@ -150,15 +150,20 @@ static void append_self(const struct repl *r, bson_t *doc) {
   }
 }
 
-// Of another member this one knows what the transport saw.
+// Of another member: what it told, and when it was heard.
 static void append_other(const struct repl *r, uint64_t id, bson_t *doc) {
-  int64_t heard = r->transport ? transport_heard(r->transport, id) : -1;
-  bool healthy = heard >= 0 && loop_now_ms(r->loop) - heard < HEALTHY_MS;
-  enum member_state state = !healthy ? MEMBER_DOWN : id == r->known_leader ? MEMBER_PRIMARY : MEMBER_SECONDARY;
+  int64_t heard = transport_heard(r->transport, id);
+  const struct report *told = transport_report(r->transport, id);
+  bool healthy = heard >= 0 && told && loop_now_ms(r->loop) - heard < HEALTHY_MS;
   BSON_APPEND_DOUBLE(doc, "health", healthy ? 1 : 0);
-  BSON_APPEND_INT32(doc, "state", (int32_t)state);
-  BSON_APPEND_UTF8(doc, "stateStr", healthy ? member_state_name(state) : "(not reachable/healthy)");
-  BSON_APPEND_INT32(doc, "uptime", 0);
+  BSON_APPEND_INT32(doc, "state", (int32_t)(healthy ? told->state : MEMBER_DOWN));
+  BSON_APPEND_UTF8(doc, "stateStr", healthy ? member_state_name(told->state) : "(not reachable/healthy)");
+  BSON_APPEND_INT32(doc, "uptime", healthy ? (int32_t)((clock_mono_ms() - r->started_ms) / 1000) : 0);
+  struct optime none = {0};
+  const struct optime *last = told ? &told->last : &none;
+  append_optime(doc, "optime", last);
+  BSON_APPEND_DATE_TIME(doc, "optimeDate", (int64_t)(last->ts >> 32) * 1000);
+  if (told) BSON_APPEND_DATE_TIME(doc, "lastAppliedWallTime", told->wall_ms);
   if (heard >= 0) BSON_APPEND_DATE_TIME(doc, "lastHeartbeatRecv", clock_wall_ms() - (loop_now_ms(r->loop) - heard));
   BSON_APPEND_UTF8(doc, "syncSourceHost", "");
   BSON_APPEND_INT32(doc, "syncSourceId", -1);

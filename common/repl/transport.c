@@ -2,6 +2,8 @@
 // comes on the connections that others opened. A connection begins with the command _raftStream {set, id, host, to} and
 // then carries encoded messages (consensus_message.c).
 //
+// Between them go reports: what a member tells about itself (frame: u8 100, u8 state, u64 applied, ts, term, wall).
+//
 // Messages may be lost at any time: raft repeats what matters. So there are no queues but the socket's, and what waits
 // for a connection that is just being opened.
 #include "common/repl/transport.h"
@@ -22,6 +24,8 @@ enum {
   APPEND_BYTES = 4 << 20,   // of entries in one message, unless the first alone is more
   RETRY_MS = 200,
   NOTE_BYTES = 16,
+  REPORT_KIND = 100, // beside enum message_kind
+  REPORT_BYTES = 2 + 4 * 8,
 };
 
 struct peer {
@@ -31,7 +35,8 @@ struct peer {
   struct stream *out;
   bool open, reading; // reading: a job fetches entries for it from the disk
   int64_t retry_at, heard;
-  struct buf pending;
+  bool reported;
+  struct report report;
 };
 
 struct incoming { // a connection that another member opened
@@ -81,6 +86,11 @@ static struct peer *need_peer(struct transport *t, uint64_t id, const char *host
   return p;
 }
 
+const struct report *transport_report(const struct transport *t, uint64_t id) {
+  const struct peer *p = find_peer(t, id);
+  return p && p->reported ? &p->report : NULL;
+}
+
 int64_t transport_heard(const struct transport *t, uint64_t id) {
   const struct peer *p = find_peer(t, id);
   return p ? p->heard : -1;
@@ -89,22 +99,27 @@ int64_t transport_heard(const struct transport *t, uint64_t id) {
 // --- sending ---
 
 static void on_open(void *ctx) {
-  struct peer *p = ctx;
-  p->open = true;
-  if (p->pending.len) stream_send(p->out, p->pending.data, p->pending.len);
-  buf_free(&p->pending);
+  ((struct peer *)ctx)->open = true;
 }
 
 static void on_answer(void *ctx, const uint8_t *data, size_t len) {
   // Nothing comes back on this connection.
 }
 
+static void peer_free(struct peer *p) {
+  free(p->host);
+  free(p);
+}
+
 static void on_close(void *ctx) {
   struct peer *p = ctx;
+  if (!p->t) {
+    peer_free(p); // the transport went before
+    return;
+  }
   p->out = NULL;
   p->open = false;
   p->retry_at = loop_now_ms(p->t->r->loop) + RETRY_MS;
-  buf_free(&p->pending);
 }
 
 static void open_stream(struct peer *p) {
@@ -123,12 +138,8 @@ static void open_stream(struct peer *p) {
 
 static void peer_send(struct peer *p, const struct buf *bytes) {
   open_stream(p);
-  if (!p->out) return;
-  if (!p->open) {
-    if (p->pending.len + bytes->len <= PENDING_BYTES) buf_add(&p->pending, bytes->data, bytes->len);
-  } else if (stream_backlog(p->out) < BACKLOG_BYTES) {
+  if (p->out && stream_backlog(p->out) < (p->open ? BACKLOG_BYTES : PENDING_BYTES))
     stream_send(p->out, bytes->data, bytes->len);
-  }
 }
 
 // Sends, or holds back while a vote is not on disk yet.
@@ -231,12 +242,59 @@ void transport_send(struct transport *t, const struct consensus_message *m) {
     fetch_and_send(p, m);
 }
 
+// --- reports ---
+
+static void put_u64(struct buf *to, uint64_t v) {
+  buf_add_u32le(to, (uint32_t)v);
+  buf_add_u32le(to, (uint32_t)(v >> 32));
+}
+
+static uint64_t get_u64(const uint8_t *p) {
+  uint64_t v = 0;
+  for (int i = 7; i >= 0; i--) v = v << 8 | p[i];
+  return v;
+}
+
+static void tell_one(struct peer *p) {
+  const struct repl *r = p->t->r;
+  struct optime last = repl_last_applied(r);
+  struct buf bytes = {0};
+  buf_add_u32le(&bytes, REPORT_BYTES);
+  buf_add_byte(&bytes, REPORT_KIND);
+  buf_add_byte(&bytes, (uint8_t)repl_state(r));
+  put_u64(&bytes, r->applied);
+  put_u64(&bytes, last.ts);
+  put_u64(&bytes, (uint64_t)last.term);
+  put_u64(&bytes, (uint64_t)r->last_wall_ms);
+  peer_send(p, &bytes);
+  buf_free(&bytes);
+}
+
+void transport_tell(struct transport *t, uint64_t id) {
+  for (size_t i = 0; i < t->n_peers; i++)
+    if (!id || t->peers[i]->id == id) tell_one(t->peers[i]);
+}
+
+static bool take_report(struct peer *p, const uint8_t *data, size_t len) {
+  if (len != REPORT_BYTES) return false;
+  p->reported = true;
+  p->report = (struct report){
+      .state = (enum member_state)data[1],
+      .applied = get_u64(data + 2),
+      .last = {.ts = get_u64(data + 10), .term = (int64_t)get_u64(data + 18), .index = get_u64(data + 2)},
+      .wall_ms = (int64_t)get_u64(data + 26)};
+  event_signal(&p->t->r->progressed);
+  return true;
+}
+
 // --- receiving ---
 
 static void incoming_free(struct incoming *in) {
-  struct incoming **at = &in->t->incoming;
-  while (*at != in) at = &(*at)->next;
-  *at = in->next;
+  if (in->t) {
+    struct incoming **at = &in->t->incoming;
+    while (*at != in) at = &(*at)->next;
+    *at = in->next;
+  }
   buf_free(&in->data);
   free(in->host);
   free(in);
@@ -251,9 +309,19 @@ static uint32_t frame_length(const uint8_t *p) {
 }
 
 // One message. false: not one of ours.
-static bool take_message(struct incoming *in, const uint8_t *data, size_t len) {
+static bool take_message(struct incoming *in, struct peer *p, const uint8_t *data, size_t len) {
   struct consensus_message m;
+  if (len && data[0] == REPORT_KIND) return take_report(p, data, len);
   if (!message_decode(data, len, &m)) return false;
+  if (m.kind == RAFT_MSG_SNAPSHOT) {
+    log_error(
+        "REPL",
+        "This member is further behind than its set's log reaches back, and copying a member's data is not supported: "
+        "remove it and add it anew, with an empty data directory",
+        "from:s index:l", in->host, (int64_t)m.index);
+    message_clear(&m);
+    return true;
+  }
   m.peer = in->id;
   m.address = in->host;
   drive_receive(in->t->r, &m);
@@ -263,9 +331,10 @@ static bool take_message(struct incoming *in, const uint8_t *data, size_t len) {
 
 static void on_incoming_data(void *ctx, const uint8_t *data, size_t len) {
   struct incoming *in = ctx;
+  if (in->closed || !in->t) return;
   struct peer *p = need_peer(in->t, in->id, in->host);
-  if (in->closed) return;
-  if (p) p->heard = loop_now_ms(in->t->r->loop);
+  if (!p) return;
+  p->heard = loop_now_ms(in->t->r->loop);
   buf_add(&in->data, data, len);
   size_t at = 0;
   while (!in->closed && in->data.len - at >= 4) {
@@ -275,7 +344,7 @@ static void on_incoming_data(void *ctx, const uint8_t *data, size_t len) {
     else if (in->data.len - at - 4 < n)
       break;
     else
-      in->closed = !take_message(in, in->data.data + at + 4, n);
+      in->closed = !take_message(in, p, in->data.data + at + 4, n);
     at += 4 + (size_t)n;
   }
   if (in->closed) {
@@ -308,17 +377,19 @@ bool repl_accept(struct repl *r, struct connection *c, const bson_t *hello, stru
 
 void transport_free(struct transport *t) {
   if (!t) return;
-  for (struct incoming *in = t->incoming, *next; in; in = next) {
-    next = in->next;
-    connection_close(in->c); // its on_close frees it, now or later
+  // Closed connections are heard of later, when all this is gone.
+  for (struct incoming *in = t->incoming; in; in = in->next) {
+    in->t = NULL;
+    connection_close(in->c);
   }
   for (size_t i = 0; i < t->n_held; i++) buf_free(&t->held[i].bytes);
   for (size_t i = 0; i < t->n_peers; i++) {
     struct peer *p = t->peers[i];
-    if (p->out) stream_close(p->out);
-    buf_free(&p->pending);
-    free(p->host);
-    free(p);
+    p->t = NULL;
+    if (p->out)
+      stream_close(p->out);
+    else
+      peer_free(p);
   }
   free(t->held);
   free(t);

@@ -3,8 +3,8 @@
 #define SHARDLET_REPL_TRANSPORT_H
 
 #include "common/repl/consensus.h"
+#include "common/repl/repl.h"
 
-struct repl;
 struct transport;
 
 struct transport *transport_new(struct repl *r);
@@ -17,5 +17,14 @@ void transport_hold(struct transport *t);
 void transport_release(struct transport *t, size_t votes);
 // What was heard from a member last, as loop_now_ms(); -1 = nothing yet.
 int64_t transport_heard(const struct transport *t, uint64_t id);
+
+struct report { // what a member tells about itself, besides raft
+  enum member_state state;
+  uint64_t applied; // index
+  struct optime last;
+  int64_t wall_ms; // of its last entry
+};
+const struct report *transport_report(const struct transport *t, uint64_t id); // the last one; NULL = none
+void transport_tell(struct transport *t, uint64_t id);                         // sends a report to a member; 0 = to all
 
 #endif

@@ -2,16 +2,22 @@
 #include "common/base/clock.h"
 #include "common/bson/doc.h"
 #include "common/repl/repl_internal.h"
+#include "common/repl/transport.h"
 
 static bool not_primary(const struct repl *r, struct error *err) {
   if (r->stopping) return error_set(err, ERR_ShutdownInProgress, "this member is shutting down");
   return error_set(err, ERR_NotWritablePrimary, "not primary");
 }
 
-static bool begin_barrier(struct repl *r) {
+uint64_t waits_propose_barrier(struct repl *r) {
   struct entry *e = entry_new(ENTRY_BARRIER, 0, "", 1);
-  r->barrier_index = consensus_propose(r->consensus, drive_now(), e);
+  uint64_t index = consensus_propose(r->consensus, drive_now(), e);
   entry_unref(e);
+  return index;
+}
+
+static bool begin_barrier(struct repl *r) {
+  r->barrier_index = waits_propose_barrier(r);
   if (r->barrier_index) r->barriers_begun++;
   return r->barrier_index != 0;
 }
@@ -59,12 +65,14 @@ bool repl_wait_applied(struct operation *op, struct repl *r, uint64_t ts, struct
   return op_check(op, err);
 }
 
-// Whether a member other than this one has certainly applied what is at `index`.
+// How many members have applied what is at `index`, as they told last.
 static size_t members_with(const struct repl *r, uint64_t index) {
   const struct members *m = consensus_members(r->consensus);
   size_t n = r->applied >= index;
-  for (size_t i = 0; i < m->n; i++)
-    n += m->list[i].id != r->id && consensus_match(r->consensus, m->list[i].id) >= index;
+  for (size_t i = 0; i < m->n; i++) {
+    const struct report *told = m->list[i].id == r->id ? NULL : transport_report(r->transport, m->list[i].id);
+    n += told && told->applied >= index;
+  }
   return n;
 }
 
