@@ -86,7 +86,7 @@ struct chunk_list { // all chunks read so far, in order of lastmod
 static bool add_chunk(void *ctx, const bson_t *doc, struct error *err) {
   struct chunk_list *l = ctx;
   if (l->n == l->cap) l->chunks = array_grow(l->chunks, &l->cap, l->n + 1, sizeof *l->chunks);
-  bson_t min, max;
+  bson_t min, max; // min goes in as its encoding only: a million documents would be 160 MB
   uint64_t lastmod;
   const char *shard = doc_str(doc, "shard", NULL);
   if (!shard || !doc_doc(doc, "min", &min) || !doc_doc(doc, "max", &max) || !doc_timestamp(doc, "lastmod", &lastmod)) {
@@ -94,13 +94,12 @@ static bool add_chunk(void *ctx, const bson_t *doc, struct error *err) {
                      "A document of config.chunks lacks shard, min, max or lastmod");
   }
   struct chunk *c = &l->chunks[l->n++];
-  *c = (struct chunk){.min_doc = arena_bson_copy(l->arena, bson_get_data(&min), min.len),
-                      .max_doc = arena_bson_copy(l->arena, bson_get_data(&max), max.len),
+  *c = (struct chunk){.max_doc = arena_bson_copy(l->arena, bson_get_data(&max), max.len),
                       .shard = arena_strdup(l->arena, shard),
                       .major = (uint32_t)(lastmod >> 32),
                       .minor = (uint32_t)lastmod,
                       .jumbo = doc_bool(doc, "jumbo", false)};
-  c->min = shard_key_encode(l->key, l->arena, c->min_doc);
+  c->min = shard_key_encode(l->key, l->arena, &min);
   c->max = shard_key_encode(l->key, l->arena, c->max_doc);
   return true;
 }

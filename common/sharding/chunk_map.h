@@ -15,9 +15,10 @@
 
 struct chunk_map;
 
-struct chunk {                     // as read from a map; views into it
-  struct key min, max;             // encoded; max of the last is the encoding of the all-MaxKey bound
-  const bson_t *min_doc, *max_doc; // only of chunks given to make/update; when read: decoded by chunk_docs()
+struct chunk {         // as read from a map; views into it
+  struct key min, max; // encoded; max of the last is the encoding of the all-MaxKey bound
+  // Only of chunks given to make/update (min_doc may be NULL there: only errors show it); when read: see chunk_docs().
+  const bson_t *min_doc, *max_doc;
   const char *shard;
   uint32_t major, minor;
   bool jumbo;

@@ -151,7 +151,8 @@ static void strip(struct arena *a, const bson_t *bound, struct block_item *it) {
 
 static bool refuse(struct error *err, struct builder *b, const struct chunk *c, const char *what) {
   return error_set(err, ERR_IncompatibleShardingMetadata, "The routing table has %s at chunk [%s, %s) on shard %s",
-                   what, doc_text(b->scratch, c->min_doc), doc_text(b->scratch, c->max_doc), c->shard);
+                   what, c->min_doc ? doc_text(b->scratch, c->min_doc) : "..", doc_text(b->scratch, c->max_doc),
+                   c->shard);
 }
 
 // Adds the next changed chunk, which must begin where everything before it ends.
