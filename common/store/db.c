@@ -85,17 +85,30 @@ static void read_size(struct db *d) {
   sqlite3_reset(d->page_count);
 }
 
-static bool set_up(struct db *d, bool create) {
+static bool is_new(const struct db *d) {
+  struct stat st;
+  return stat(d->path, &st) != 0 || st.st_size == 0;
+}
+
+static bool set_up(struct db *d, bool create, bool new) {
   sqlite3_busy_timeout(d->sql, BUSY_MS);
   sqlite3_extended_result_codes(d->sql, 1);
-  // synchronous=NORMAL while the file is made, too: its first page is fsynced before the WAL takes over.
-  if (!try_exec(d, "PRAGMA page_size = 4096; PRAGMA auto_vacuum = NONE; PRAGMA synchronous = NORMAL")) return false;
+  if (!try_exec(d, "PRAGMA page_size = 4096; PRAGMA auto_vacuum = NONE")) return false;
+  // A new file is not worth an fsync yet (2 to 20 ms in the loop's thread): until a snapshot has made it durable the
+  // log can make it again.
+  if (new && !try_exec(d, "PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF")) return false;
   if (!try_exec(d, "PRAGMA locking_mode = NORMAL; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;"
                    "PRAGMA secure_delete = OFF; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF"))
     return false;
   if (create && !try_exec(d, "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID"))
     return false;
+  if (!try_exec(d, "PRAGMA synchronous = NORMAL")) return false;
+  // What a long reader outside has held up is given back to the disk when the WAL begins anew.
+  char limit[60];
+  (void)snprintf(limit, sizeof limit, "PRAGMA journal_size_limit = %zu", d->limits->wal);
+  if (!try_exec(d, limit)) return false;
   sqlite3_wal_hook(d->sql, on_wal, d);
+  if (new) d->fresh = true;
   return true;
 }
 
@@ -148,8 +161,10 @@ bool db_open(struct db *d, bool create, struct error *err) {
     d->missing = true;
     return error_set(err, ERR_NonExistentPath, "%s: there is no such file", d->path);
   }
+  bool new = create &&is_new(d);
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (create ? SQLITE_OPEN_CREATE : 0);
-  if (sqlite3_open_v2(d->path, &d->sql, flags, NULL) != SQLITE_OK || !set_up(d, create)) return open_failed(d, err);
+  if (sqlite3_open_v2(d->path, &d->sql, flags, NULL) != SQLITE_OK || !set_up(d, create, new))
+    return open_failed(d, err);
   bool has = false;
   if (!has_meta(d, &has)) return open_failed(d, err);
   if (!has) {

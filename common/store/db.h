@@ -52,6 +52,7 @@ struct db {
   size_t wal_bytes;   // what of the WAL is not known to be in the file, as of the last commit
   size_t wal_tried;   // what it was when a checkpoint could not copy all (somebody outside reads); 0 = it could
   int64_t file_bytes; // as of the last commit: pages of the database, WAL included
+  bool fresh;         // made, and never fsynced itself: the next snapshot does (sync.c)
   bool unsynced;      // committed since the WAL was last fsynced
   bool last_pass;     // the checkpoint is about to end, if nothing much comes in
   bool checkpointing; // a thread of the pool is at it

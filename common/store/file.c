@@ -129,6 +129,7 @@ static bool load_range(struct store_file *f, struct error *err) {
     *err = (struct error){0};
     return true;
   }
+  d->fresh = is_newer_than_snapshot(f->store, f->created);
   note_applied(f->store, d);
   store_opened(f->store, d);
   return true;
@@ -177,11 +178,7 @@ bool file_touch(struct store_file *f) {
     (void)open_range(f, true);
     return store_touch(s, d);
   }
-  if (!f->table.prefixed) {
-    must_make_directory(f->core);
-    // A crash can have left the beginnings of it.
-    if (!d->sql) unlink_database(d->path);
-  }
+  if (!f->table.prefixed) must_make_directory(f->core);
   (void)open_range(f, true);
   (void)store_touch(s, d);
   const bson_t *definitions = catalog_file_definitions(s, f->table.file, s->arena);
@@ -257,6 +254,7 @@ bool ids_load(struct collection_core *c, struct error *err) {
   store_add_db(c->store, d);
   if (!ids_open(c->ids, false, err)) return can_be_made_anew(c->store, d, c->ids_since, err);
   d->applied = (uint64_t)db_meta_i64(d, "applied", 0);
+  d->fresh = is_newer_than_snapshot(c->store, c->ids_since);
   note_applied(c->store, d);
   store_opened(c->store, d);
   return true;

@@ -240,16 +240,18 @@ uint64_t unknown_files_applied(struct store *s); // the highest index any file t
 
 // --- durability (sync.c) ---
 struct sync_job { // what the pool is to fsync
-  char **paths;
-  size_t n;
+  struct path_list {
+    char **paths;
+    size_t n;
+  } files, databases; // the latter only through SQLite
 };
 bool db_has_transaction(const struct db *d); // one that may be ended
 void store_commit_all(struct store *s);
 void store_commit_due(struct store *s, int64_t now_ms);
 void sync_add_wal(struct db *d, struct sync_job *j);
+void sync_add_database(struct db *d, struct sync_job *j);       // itself if it is fresh, and its WAL
 void sync_add_directories(struct store *s, struct sync_job *j); // in which files were made, and the one above
 void sync_run(void *job);
 void sync_free(struct sync_job *j);
-void store_sync_directories(struct store *s);
 
 #endif

@@ -164,7 +164,7 @@ uint64_t store_snapshot(struct operation *op, struct store *s) {
   for (size_t i = 0; i < n && all; i++) {
     scans_save_all(s);
     if (list[i]->sql && db_has_transaction(list[i])) db_commit(list[i]);
-    sync_add_wal(list[i], &j);
+    sync_add_database(list[i], &j);
     all = op_yield_if_due(op, &err);
   }
   if (all) {
@@ -173,7 +173,7 @@ uint64_t store_snapshot(struct operation *op, struct store *s) {
     s->snapshot = index;
     db_write(&s->catalog); // which keeps it from its next commit on
   } else {
-    for (size_t i = 0; i < n; i++) list[i]->unsynced = true; // as if nothing had been
+    for (size_t i = 0; i < n; i++) list[i]->fresh = list[i]->unsynced = true; // as if nothing had been
   }
   unpin_all(list, n);
   sync_free(&j);

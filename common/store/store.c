@@ -97,6 +97,7 @@ static bool open_internal(struct store *s, struct error *err) {
   if (!db_open(d, false, err) && !(d->missing && may_create && db_open(d, true, err))) return false;
   *err = (struct error){0};
   d->applied = (uint64_t)db_meta_i64(d, "applied", 0);
+  d->fresh = may_create;
   store_add_db(s, d);
   return true;
 }
@@ -197,13 +198,17 @@ void store_replay_done(struct store *s) {
 void store_close(struct store *s) {
   if (!s) return;
   store_commit_all(s);
+  struct sync_job j = {0};
   for (struct db *d = s->all; d; d = d->next) {
     if (d == &s->catalog) continue;
     if (d->sql && d != &s->internal) store_closed(s, d);
     db_close(d, true);
-    db_sync_wal(d); // there is one where it was closed before, or where somebody outside has the file open
+    d->unsynced = true; // a WAL stays where it was closed before, or where somebody outside has the file open
+    sync_add_database(d, &j);
   }
-  store_sync_directories(s);
+  sync_add_directories(s, &j);
+  sync_run(&j);
+  sync_free(&j);
   s->snapshot = s->applied;
   db_write(&s->catalog);
   db_close(&s->catalog, true);

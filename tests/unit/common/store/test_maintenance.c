@@ -14,23 +14,23 @@ static size_t wal_size(const struct db *d) {
   return stat(name, &st) == 0 ? (size_t)st.st_size : 0;
 }
 
-static const bson_t *large_document(struct fixture *f) {
-  bson_t *d = arena_bson(f->a);
-  static char pad[4000];
-  memset(pad, 'x', sizeof pad - 1);
-  BSON_APPEND_INT32(d, "_id", 1);
-  BSON_APPEND_UTF8(d, "pad", pad);
-  return d;
-}
-
 // Writes `mib` MiB, an entry of 256 KiB after the other, and returns the largest size the WAL had.
 static size_t write_much(struct operation *op, struct fixture *f, size_t mib, bool tick) {
   struct db *d = coll(f, UUID_A)->files[0]->handle->table.db;
-  const bson_t *doc = large_document(f);
+  static char pad[4000];
+  static int32_t turn; // each document is another one: SQLite does not write again what is there
+  memset(pad, 'x', sizeof pad - 1);
   size_t largest = 0;
-  int64_t rid = 1;
   for (size_t i = 0; i < mib * 4; i++) {
-    for (int n = 0; n < 64; n++) change_put(f->list, coll(f, UUID_A), 1, 1 + rid++ % 4000, doc);
+    for (int n = 0; n < 64; n++) {
+      bson_t doc = BSON_INITIALIZER;
+      int32_t rid = 1 + turn++ % 4000;
+      BSON_APPEND_INT32(&doc, "_id", rid);
+      BSON_APPEND_INT32(&doc, "turn", turn);
+      BSON_APPEND_UTF8(&doc, "pad", pad);
+      change_put(f->list, coll(f, UUID_A), 1, rid, &doc);
+      bson_destroy(&doc);
+    }
     apply(f);
     if (tick && i % 4 == 0) store_tick(op, f->s);
     if (wal_size(d) > largest) largest = wal_size(d);
@@ -45,10 +45,10 @@ static void use_small_limits(struct fixture *f) {
 
 static void bounded_wal(struct operation *op, void *arg) {
   struct fixture *f = arg;
-  create(f, UUID_A, "db.a", 1, "{}", "[]");
   use_small_limits(f);
-  put(f, UUID_A, 1, 5000, "{\"_id\": 7}");
-  put(f, UUID_A, 1, 5001, "{\"_id\": 8}");
+  create(f, UUID_A, "db.a", 1, "{}", "[]");
+  put(f, UUID_A, 1, 5000, "{\"_id\": 5000}");
+  put(f, UUID_A, 1, 5001, "{\"_id\": 5001}");
   struct arena *a = arena_new();
   struct scan *idle = scan_open(a, coll(f, UUID_A), &(struct scan_spec){.index = coll(f, UUID_A)->indexes[0]});
   struct scan_row row;
@@ -67,6 +67,46 @@ static void bounded_wal(struct operation *op, void *arg) {
 
 static void test_bounded_wal(void **state) {
   in_loop(bounded_wal, *state);
+}
+
+// Another process opens and reads the files all the time, as a curious person with `sqlite3` does. (This program again:
+// a mere fork would share SQLite's idea of which locks the process has.)
+static int read_from_outside(const char *path) {
+  for (int i = 0; i < 100; i++) {
+    sqlite3 *sql = NULL;
+    if (sqlite3_open_v2(path, &sql, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK) return 1;
+    sqlite3_busy_timeout(sql, 10000);
+    if (sqlite3_exec(sql, "SELECT count(*) FROM documents", NULL, NULL, NULL) != SQLITE_OK) return 2;
+    if (sqlite3_close(sql) != SQLITE_OK) return 3;
+    usleep(1000);
+  }
+  return 0;
+}
+
+static void readers_outside(struct operation *op, void *arg) {
+  struct fixture *f = arg;
+  use_small_limits(f);
+  create(f, UUID_A, "db.a", 1, "{}", "[]");
+  (void)write_much(op, f, 1, true);
+  struct db *d = coll(f, UUID_A)->files[0]->handle->table.db;
+  store_commit_all(f->s);
+  pid_t pid = fork();
+  if (pid == 0) {
+    (void)execl("/proc/self/exe", "outside", d->path, NULL);
+    _exit(9);
+  }
+  (void)write_much(op, f, 60, true);
+  int status;
+  EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
+  (void)write_much(op, f, 10, true);
+  EXPECT(write_much(op, f, 10, true) <= 12 * MIB); // whatever their reading has held up is over
+  sqlite3_stmt *q = db_prepare(d, "PRAGMA quick_check");
+  EXPECT(db_step(d, q) && strcmp((const char *)sqlite3_column_text(q, 0), "ok") == 0);
+  sqlite3_finalize(q);
+}
+
+static void test_readers_outside(void **state) {
+  in_loop(readers_outside, *state);
 }
 
 static void commits_by_time(struct operation *op, void *arg) {
@@ -167,9 +207,11 @@ static void test_snapshot(void **state) {
   assert_true(store_free_bytes(f->s) > 0);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  if (argc > 1) return read_from_outside(argv[1]);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_bounded_wal, fixture_setup, fixture_teardown),
+      cmocka_unit_test_setup_teardown(test_readers_outside, fixture_setup, fixture_teardown),
       cmocka_unit_test_setup_teardown(test_commits_by_time, fixture_setup, fixture_teardown),
       cmocka_unit_test_setup_teardown(test_removes_files, fixture_setup, fixture_teardown),
       cmocka_unit_test_setup_teardown(test_closed_wals, fixture_setup, fixture_teardown),
