@@ -56,6 +56,24 @@ static bool sync_from_run(struct request *r, bson_t *reply, struct error *err) {
   return error_set(err, ERR_CommandNotSupported, "replSetSyncFrom is not supported: members follow the primary");
 }
 
+// --- between the members of a set ---
+
+static bool is_self_run(struct request *r, bson_t *reply, struct error *err) {
+  repl_identity(request_node(r)->repl, reply);
+  return true;
+}
+
+static bool bootstrap_run(struct request *r, bson_t *reply, struct error *err) {
+  return repl_bootstrap(r->op, request_node(r)->repl, r->body, err);
+}
+
+static bool stream_run(struct request *r, bson_t *reply, struct error *err) {
+  if (!r->conn)
+    return error_set(err, ERR_IllegalOperation,
+                     "_raftStream takes a connection over: it cannot be run in another command");
+  return repl_accept(request_node(r)->repl, r->conn, r->body, err);
+}
+
 const struct command node_repl_commands[] = {
     {"replSetInitiate", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, initiate_run, "initiates this member's replica set"},
     {"replSetGetStatus", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, status_run,
@@ -67,5 +85,9 @@ const struct command node_repl_commands[] = {
     {"replSetFreeze", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, freeze_run,
      "keeps this member from being elected for a time"},
     {"replSetSyncFrom", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, sync_from_run, "refused"},
+    {"_isSelf", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE | CMD_INTERNAL, is_self_run, "which member answers here"},
+    {"_raftBootstrap", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE | CMD_INTERNAL, bootstrap_run,
+     "joins this member to a set"},
+    {"_raftStream", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE | CMD_INTERNAL, stream_run, "carries consensus messages"},
     {0},
 };
