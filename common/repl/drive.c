@@ -10,7 +10,7 @@
 #include "common/repl/repl_internal.h"
 #include "common/repl/transport.h"
 
-enum { SLICE_US = 2000, READ_ENTRIES = 256, READ_BYTES = 1 << 20 };
+enum { SLICE_US = 2000, READ_ENTRIES = 256, READ_BYTES = 1 << 20, BEHIND_MS = 5 };
 
 uint64_t drive_now(void) {
   return (uint64_t)clock_mono_ms();
@@ -98,9 +98,10 @@ static void applier(struct operation *op, void *arg) {
         entry_unref(entries[i]);
       }
     }
-    if (!op_yield_due(op)) continue;
+    bool behind = store_behind(r->store);
+    if (!behind && !op_yield_due(op)) continue;
     announce(r);
-    if (!op_yield(op, &err)) break;
+    if (behind ? !op_sleep(op, BEHIND_MS, &err) : !op_yield(op, &err)) break;
   }
   announce(r);
   r->applier_runs = false;

@@ -153,6 +153,7 @@ static void membership_fiber(struct operation *op, void *arg) {
     if (repl_is_primary(r) && consensus_can_change(r->consensus)) step(op, r);
     drive_settle(r);
   }
+  if (!r->stopping) membership_start(r); // somebody killed the operation
 }
 
 void membership_start(struct repl *r) {

@@ -34,6 +34,7 @@ static void pacing_fiber(struct operation *op, void *arg) {
     uint64_t since = raft_log_bytes_after(r->log, consensus_last_snapshot(r->consensus)->index);
     if (since > snapshot_bytes && !r->replay_target) (void)pacing_snapshot(op, r);
   }
+  if (!r->stopping) pacing_start(r); // somebody killed the operation
 }
 
 void pacing_start(struct repl *r) {

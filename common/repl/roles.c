@@ -7,7 +7,9 @@
 #include "common/base/log.h"
 #include "common/repl/repl_internal.h"
 
-static const char *state_name(enum member_state s) {
+enum { RETRY_MS = 50 };
+
+const char *member_state_name(enum member_state s) {
   switch (s) {
   case MEMBER_STARTUP: return "STARTUP";
   case MEMBER_PRIMARY: return "PRIMARY";
@@ -21,25 +23,28 @@ static const char *state_name(enum member_state s) {
   return "UNKNOWN";
 }
 
-const char *member_state_name(enum member_state s) {
-  return state_name(s);
-}
-
 void roles_set_state(struct repl *r, enum member_state s) {
   if (r->state == s) return;
   enum member_state old = r->state;
   r->state = s;
   r->state_since_ms = clock_wall_ms();
-  log_info("REPL", "Replica set state transition", "newState:s oldState:s term:l applied:l", state_name(s),
-           state_name(old), (int64_t)(r->consensus ? consensus_term(r->consensus) : 0), (int64_t)r->applied);
+  log_info("REPL", "Replica set state transition", "newState:s oldState:s term:l applied:l", member_state_name(s),
+           member_state_name(old), (int64_t)(r->consensus ? consensus_term(r->consensus) : 0), (int64_t)r->applied);
   if (r->hooks.role_changed) r->hooks.role_changed(r->hooks.ctx, s, repl_term(r));
   event_signal(&r->progressed);
+}
+
+static void forget_replay(struct repl *r) {
+  store_replay_done(r->store);
+  r->replay_target = 0;
 }
 
 // What a member is that does not lead. A removed one learns it from the configuration: raft sends it nothing any more.
 // One that was added is not in its own log's list of members before it has caught up.
 static void set_idle_state(struct repl *r) {
   enum member_state s = MEMBER_SECONDARY;
+  // After a clean end nothing is left to replay, and nothing may come for long.
+  if (r->replay_target && r->applied >= r->replay_target) forget_replay(r);
   if (r->removed)
     s = MEMBER_REMOVED;
   else if (!consensus_is_member(r->consensus))
@@ -56,10 +61,13 @@ static void step_up(struct operation *op, void *arg) {
   uint64_t term = r->leading;
   struct error err = {0};
   bool ok = true;
-  if (!config_load(r, op->arena)) ok = config_write(op, r, r->config, &err); // a new set's first entry
+  if (r->config && !config_load(r, op->arena)) ok = config_write(op, r, r->config, &err); // a new set's first entry
   if (ok && r->leading == term && r->hooks.stepping_up) r->hooks.stepping_up(op, r->hooks.ctx);
+  if (!ok && r->leading == term && !r->stopping) {
+    log_warn("REPL", "Stepping up failed, trying again", "error:e", &err);
+    (void)op_sleep(op, RETRY_MS, NULL);
+  }
   r->stepping_up = NULL;
-  if (!ok && r->leading == term && !r->stopping) log_warn("REPL", "Stepping up failed, trying again", "error:e", &err);
   if (ok && r->leading == term && op_check(op, &err))
     roles_set_state(r, MEMBER_PRIMARY);
   else if (!r->stopping)
@@ -72,8 +80,7 @@ static bool can_step_up(const struct repl *r) {
 }
 
 static void replay_done(struct repl *r) {
-  store_replay_done(r->store);
-  r->replay_target = 0;
+  forget_replay(r);
   if (!r->leading) set_idle_state(r);
 }
 
@@ -133,9 +140,10 @@ void roles_follow(struct repl *r) {
 static void dispel_doubt(struct operation *op, void *arg) {
   struct repl *r = arg;
   uint64_t term = r->leading, index = waits_propose_barrier(r);
-  while (index && r->leading == term && r->applied < index)
-    if (!event_wait(op, &r->progressed, NULL)) break;
-  r->doubtful = false;
+  bool waits = true;
+  while (waits && index && r->leading == term && r->applied < index) waits = event_wait(op, &r->progressed, NULL);
+  // Killed by somebody: again. What is not primary any more has no doubts.
+  r->doubtful = !waits && r->leading == term && repl_job(r, "replDoubt", dispel_doubt, r) != NULL;
   event_signal(&r->progressed);
 }
 

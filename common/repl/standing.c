@@ -63,13 +63,24 @@ static void consider_takeover(struct repl *r) {
   drive_settle(r);
 }
 
+void standing_hand_over(struct repl *r) {
+  const struct member *m = consensus_transferring(r->consensus) ? NULL : best_successor(r, r->applied, 0);
+  if (!m) return;
+  (void)consensus_transfer(r->consensus, drive_now(), m->id);
+  drive_settle(r);
+}
+
 static void standing_fiber(struct operation *op, void *arg) {
   struct repl *r = arg;
   while (op_sleep(op, CHECK_MS, NULL)) {
     standing_update(r);
-    if (!consensus_alone(r->consensus)) consider_takeover(r);
+    if (consensus_caretaker(r->consensus))
+      standing_hand_over(r); // removed, priority 0 now, or elected for want of others
+    else if (!consensus_alone(r->consensus))
+      consider_takeover(r);
     drive_settle(r);
   }
+  if (!r->stopping) standing_start(r); // somebody killed the operation
 }
 
 void standing_start(struct repl *r) {
@@ -86,13 +97,6 @@ bool repl_freeze(struct repl *r, int64_t seconds, struct error *err) {
   standing_update(r);
   drive_settle(r);
   return true;
-}
-
-void standing_hand_over(struct repl *r) {
-  const struct member *m = consensus_transferring(r->consensus) ? NULL : best_successor(r, r->applied, 0);
-  if (!m) return;
-  (void)consensus_transfer(r->consensus, drive_now(), m->id);
-  drive_settle(r);
 }
 
 // --- stepping down ---

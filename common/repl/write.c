@@ -12,7 +12,8 @@
 #include "common/repl/repl_internal.h"
 
 enum {
-  IN_FLIGHT_BYTES = 32 << 20,  // proposed and not applied
+  IN_FLIGHT_BYTES = 32 << 20, // proposed and not applied
+  BEHIND_MS = 5,
   LEAST_FREE_BYTES = 64 << 20, // of the file system: below that a primary takes no more writes
 };
 
@@ -249,11 +250,13 @@ bool write_drain_namespace(struct operation *op, struct repl *r, const char *ns,
 
 bool write_admit(struct operation *op, struct repl *r, struct error *err) {
   struct proposals *ps = &r->proposals;
-  if (r->store && store_free_bytes(r->store) < LEAST_FREE_BYTES)
+  if (store_free_bytes(r->store) < LEAST_FREE_BYTES)
     return error_set(err, ERR_OutOfDiskSpace,
                      "less than %d MiB are free in the file system of the data directory: writes are refused",
                      LEAST_FREE_BYTES >> 20);
   while (ps->bytes >= IN_FLIGHT_BYTES)
     if (!event_wait(op, &ps->room, err)) return false;
+  while (store_behind(r->store)) // a checkpoint does not keep up with the writing
+    if (!op_sleep(op, BEHIND_MS, err)) return false;
   return op_check(op, err);
 }

@@ -266,6 +266,7 @@ static pid_t launch(int n) {
   char path[128];
   (void)snprintf(path, sizeof path, "%s/%d.log", base_dir, n);
   (void)log_open(path, true, NULL);
+  (void)signal(SIGPIPE, SIG_IGN); // as a daemon does
   p.n = n;
   struct loop *l = loop_new();
   (void)operation_start(l, "member", process_fiber, &p);
