@@ -24,7 +24,16 @@ if [[ $EUID -ne 0 ]]; then
   command -v sudo >/dev/null || { echo "These packages are missing: ${missing[*]}. Run this as root, or install sudo." >&2; exit 1; }
   as_root=(sudo)
 fi
-apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@"; }
+
+# Says nothing unless it fails. (Use-Pty: a container without /dev/pts is no reason to complain.)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+apt() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 "$@" >"$log" 2>&1 && return
+  cat "$log" >&2
+  echo "apt-get $1 failed (see above): the packages that are needed could not be installed." >&2
+  exit 1
+}
 
 # The mirror that serves this machine's Debian, in either of the two forms of sources.
 backports_line() {
@@ -40,21 +49,21 @@ backports_line() {
         if (ours && uri != "") { print uri; exit } }' "$file")
     [[ -n "$uri" ]] && { echo "deb $uri $VERSION_CODENAME-backports main"; return; }
   done
-  line=$(grep -hE "^deb .* $VERSION_CODENAME main" /etc/apt/sources.list 2>/dev/null | head -n 1)
-  [[ -n "$line" ]] && sed -E "s/ $VERSION_CODENAME main.*/ $VERSION_CODENAME-backports main/" <<<"$line"
+  line=$(grep -hsE "^deb .* $VERSION_CODENAME (.* )?main" /etc/apt/sources.list /etc/apt/sources.list.d/*.list | head -n 1 || true)
+  [[ -n "$line" ]] && sed -E "s/ $VERSION_CODENAME .*/ $VERSION_CODENAME-backports main/" <<<"$line"
 }
 
-echo "Installing Debian packages: ${missing[*]} ..."
-apt update >/dev/null
+echo "Installing Debian packages: ${missing[*]:-libraft-dev} ..."
+apt update
 if [[ $raft_ok == no ]]; then
   candidate=$(apt-cache policy libraft-dev | awk '/Candidate:/ { print $2 }')
   if [[ -z "$candidate" || "$candidate" == "(none)" ]] || dpkg --compare-versions "$candidate" lt 0.22; then
-    source_line=$(backports_line)
+    source_line=$(backports_line || true)
     [[ -n "$source_line" ]] || { echo "libraft 0.22 is needed, and no Debian source was found to take its backports from." >&2; exit 1; }
     echo "$source_line" | "${as_root[@]}" tee /etc/apt/sources.list.d/shardlet-backports.list >/dev/null
-    apt update >/dev/null
+    apt update
     . /etc/os-release
-    apt install -t "$VERSION_CODENAME-backports" libraft-dev >/dev/null
+    apt install -t "$VERSION_CODENAME-backports" libraft-dev
   fi
 fi
-apt install --no-install-recommends "${wanted[@]}" >/dev/null
+apt install --no-install-recommends "${wanted[@]}"

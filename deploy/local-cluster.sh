@@ -19,9 +19,18 @@ declare -A pids
 
 fail() { echo "$*" >&2; exit 1; }
 
+stop_command="make stop$([[ "$data" == data ]] || printf ' DATA=%q' "$data")"
+
 # Whether the process in a pid file is really one of ours: pids are used again.
 is_ours() { # pid
   [[ -n "$1" && "$(readlink "/proc/$1/exe" 2>/dev/null)" =~ /(mongos|configsvr|shardd)( \(deleted\))?$ ]]
+}
+
+# Whether this script still runs a cluster in the data folder.
+is_running() {
+  local pid
+  pid=$(cat "$data/cluster.pid" 2>/dev/null) && [[ -n "$pid" ]] &&
+    tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -q local-cluster
 }
 
 end_process() { # name pid
@@ -69,10 +78,11 @@ wait_for_port() { # name port
 start() {
   [[ -x "$bin/mongos" ]] || fail "$bin/mongos is missing: build first (make)"
   [[ "$port" =~ ^[0-9]+$ ]] && ((port >= 1 && port <= 65000)) || fail "PORT must be a number from 1 to 65000"
+  [[ "$shards" =~ ^[0-9]{1,2}$ ]] && ((10#$shards >= 1)) || fail "SHARDS must be a number from 1 to 99"
   mkdir -p "$data" 2>/dev/null || fail "cannot make the folder $data: choose another with DATA=FOLDER"
   [[ -w "$data" ]] || fail "cannot write to $data: choose another folder with DATA=FOLDER"
-  if [[ -e "$data/cluster.pid" ]] && kill -0 "$(cat "$data/cluster.pid")" 2>/dev/null; then
-    fail "a cluster runs on $data already (pid $(cat "$data/cluster.pid")): stop it with 'make stop', or choose another folder with DATA=FOLDER"
+  if is_running; then
+    fail "a cluster runs on $data already (pid $(cat "$data/cluster.pid")): stop it with '$stop_command', or choose another folder with DATA=FOLDER and other ports with PORT=N"
   fi
   for ((n = 0; n < shards + 2; n++)); do
     if (exec 3<>"/dev/tcp/$host/$((port + n))") 2>/dev/null; then fail "port $((port + n)) is taken: choose others with PORT=N (uses N to N+$((shards + 1)))"; fi
@@ -105,7 +115,7 @@ TEXT
   cat <<TEXT
 
   mongosh mongodb://$host:$port/      connect
-  Ctrl-C here, or 'make stop'         end everything; the data stays in $data/
+  Ctrl-C here, or '$stop_command'         end everything; the data stays in $data/
 
 TEXT
   # A daemon that ends by itself is reported; the others go on, so that failures can be watched.
@@ -133,9 +143,9 @@ restart_command() { # name
 }
 
 stop() {
-  local pid=""
-  [[ -e "$data/cluster.pid" ]] && pid=$(cat "$data/cluster.pid")
-  if [[ -n "$pid" ]] && kill -0 "$pid" 2>/dev/null && grep -q local-cluster "/proc/$pid/cmdline" 2>/dev/null; then
+  local pid
+  if is_running; then
+    pid=$(cat "$data/cluster.pid")
     kill -TERM "$pid"
     for ((i = 0; i < 1200; i++)); do
       kill -0 "$pid" 2>/dev/null || { echo "The cluster on $data has ended."; return; }
