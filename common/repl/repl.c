@@ -61,7 +61,7 @@ struct opening {
   const char *dbpath;
   struct log_file *file;
   struct log_found found;
-  bson_t *identity, *config;
+  bson_t *identity, *config, *position;
   struct error err;
   bool ok;
 };
@@ -73,6 +73,7 @@ static void open_job(void *arg) {
   log_file_load(o->file, &o->found);
   (void)log_file_note(o->file, "identity", &o->identity);
   (void)log_file_note(o->file, "config", &o->config);
+  (void)log_file_note(o->file, "position", &o->position);
   o->ok = true;
 }
 
@@ -84,6 +85,7 @@ static void opening_free(struct opening *o) {
   log_found_free(&o->found);
   bson_destroy(o->identity);
   bson_destroy(o->config);
+  bson_destroy(o->position);
 }
 
 static bool check_identity(const struct opening *o, const struct repl_options *options, struct error *err) {
@@ -134,6 +136,16 @@ static void take_identity(struct repl *r, const struct opening *o) {
   bson_destroy(&note);
 }
 
+// What the snapshot ends with was applied before this process.
+static void take_position(struct repl *r, const struct opening *o) {
+  bson_iter_t it;
+  if (!o->position || (uint64_t)doc_i64(o->position, "index", 0) != o->found.state.snapshot.index) return;
+  r->last = (struct optime){.term = doc_i64(o->position, "term", 0), .index = o->found.state.snapshot.index};
+  (void)doc_timestamp(o->position, "ts", &r->last.ts);
+  if (bson_iter_init_find(&it, o->position, "wall")) r->last_wall_ms = bson_iter_date_time(&it);
+  cluster_clock_advance(r->clock, r->last.ts);
+}
+
 // The clock goes on from the last entry, whether that is applied already or not.
 static void continue_clock(struct operation *op, struct repl *r) {
   struct entry *last;
@@ -145,6 +157,25 @@ static void continue_clock(struct operation *op, struct repl *r) {
     cluster_clock_advance(r->clock, entry_ts(&doc));
   }
   entry_unref(last);
+}
+
+// What was applied last, from the log's tail that a snapshot leaves: after a clean end nothing is applied again, and
+// who waits for a time that was reached before must not wait for the next entry.
+static void recall_last_applied(struct operation *op, struct repl *r) {
+  enum { LOOK_BACK = 64 }; // entries of other types between commands
+  for (uint64_t index = r->applied; index >= raft_log_first(r->log) && index + LOOK_BACK > r->applied && index;
+       index--) {
+    struct entry *e;
+    if (raft_log_read(op, r->log, index, 1, 1, &e) != 1) return;
+    bool command = e->type == ENTRY_COMMAND;
+    if (command) {
+      bson_t doc;
+      entry_doc(e, &doc);
+      r->last = (struct optime){.ts = entry_ts(&doc), .term = (int64_t)e->term, .index = index};
+    }
+    entry_unref(e);
+    if (command) return;
+  }
 }
 
 // Not before the caller has its struct repl: what follows calls the hooks.
@@ -171,6 +202,7 @@ bool repl_join(struct operation *op, struct repl *r, const struct consensus_stat
   struct consensus_output output = drive_output(r);
   struct consensus *c = consensus_new(&o, &output);
   r->applied = s.snapshot.index;
+  recall_last_applied(op, r);
   r->consensus = c;
   if (!consensus_start(c, drive_now(), &s, err)) {
     r->consensus = NULL;
@@ -203,6 +235,7 @@ struct repl *repl_start(struct operation *op, struct loop *l, const struct repl_
   if (member) {
     const bson_t *applied = config_load(r, op->arena);
     r->config = applied ? bson_copy(applied) : opening.config ? bson_copy(opening.config) : NULL;
+    take_position(r, &opening);
     continue_clock(op, r);
     ok = repl_join(op, r, &opening.found.state, err);
   } else {
