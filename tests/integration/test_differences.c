@@ -147,7 +147,6 @@ static void indexes_and_collections(void **state) {
       {"shop", "{'convertToCapped':'plain','size':4096}", 115, "convertToCapped"},
       {"shop", "{'collMod':'plain','validator':{'a':1}}", 115, "validator"},
       {"shop", "{'collMod':'plain','index':{'name':'_id_','hidden':true}}", 115, "index"},
-      {"admin", "{'renameCollection':'shop.plain','to':'other.plain'}", 115, "another database"},
   };
   all_refused(router, table, sizeof table / sizeof *table);
 }
