@@ -3,6 +3,7 @@
 // A snapshot is the store's: everything up to an index is in its files and on disk. Only then entries are removed, but
 // for a tail that members which are a little behind, change capture and local.oplog.rs still read.
 #include "common/base/log.h"
+#include "common/bson/doc.h"
 #include "common/repl/repl_internal.h"
 
 enum {
@@ -15,10 +16,33 @@ static const uint64_t snapshot_bytes = 32 << 20;
 // Kept behind a snapshot; read back at every start, at 3 us an entry.
 static const uint64_t tail_bytes = 32 << 20, tail_bytes_alone = 8 << 20;
 
+// Which entry a snapshot ends with is noted beside it: a member that starts from there knows the time that it has
+// reached.
+static void note_position(struct operation *op, struct repl *r, uint64_t index) {
+  struct entry *e = raft_log_get(r->log, index);
+  if (e)
+    e = entry_ref(e);
+  else if (raft_log_read(op, r->log, index, 1, 1, &e) != 1)
+    return;
+  if (e->type == ENTRY_COMMAND) {
+    bson_t doc, note = BSON_INITIALIZER;
+    bson_iter_t it;
+    entry_doc(e, &doc);
+    BSON_APPEND_INT64(&note, "index", (int64_t)index);
+    BSON_APPEND_INT64(&note, "term", (int64_t)e->term);
+    doc_append_ts(&note, "ts", entry_ts(&doc));
+    if (bson_iter_init_find(&it, &doc, "wall")) BSON_APPEND_DATE_TIME(&note, "wall", bson_iter_date_time(&it));
+    raft_log_note(r->log, "position", &note, NULL, NULL);
+    bson_destroy(&note);
+  }
+  entry_unref(e);
+}
+
 bool pacing_snapshot(struct operation *op, struct repl *r) {
   uint64_t index = store_snapshot(op, r->store);
   if (!index) return false;
   if (index > r->applied) index = r->applied;
+  note_position(op, r, index);
   uint64_t tail = raft_log_tail(r->log, consensus_alone(r->consensus) ? tail_bytes_alone : tail_bytes),
            trailing = tail < index ? index - tail : 0;
   if (!consensus_snapshot(r->consensus, drive_now(), index, trailing)) return false;

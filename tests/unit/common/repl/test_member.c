@@ -394,10 +394,12 @@ static void life(struct operation *op) {
   in_piece(op, &f, concerns);
   in_piece(op, &f, reconfigure);
   in_piece(op, &f, stepping_down);
+  uint64_t reached = repl_last_applied(f.r).ts;
   close_member(op, &f);
 
   start = clock_mono_ms();
   must_open(op, &f);
+  assert_true(repl_last_applied(f.r).ts == reached); // from the snapshot, before anything is applied
   wait_primary(op, &f);
   print_message("primary %lld ms after a restart\n", (long long)(clock_mono_ms() - start));
   assert_in_range(f.applied_calls, 1, 2); // its own first entry: nothing was left to replay
