@@ -15,6 +15,7 @@
 #include "common/bson/doc.h"
 #include "common/sharding/initial_chunks.h"
 #include "shardd/bson_array.h"
+#include "shardd/change_log.h"
 #include "shardd/critical_section.h"
 #include "shardd/ddl_coordinator.h"
 #include "shardd/local_collection.h"

@@ -7,6 +7,7 @@
 //   4 every shard drops what it has of it (orphans, too)
 //   5 its shards let requests in again: they find nothing
 //   6 {coordinator document removed}
+#include "shardd/change_log.h"
 #include "shardd/ddl_drop.h"
 
 #include <string.h>

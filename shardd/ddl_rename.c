@@ -12,6 +12,7 @@
 
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "shardd/change_log.h"
 #include "shardd/ddl_drop.h"
 #include "shardd/peer.h"
 #include "shardd/version_check.h"

@@ -11,6 +11,7 @@
 #include "common/net/daemon.h"
 #include "common/store/change.h"
 #include "shardd/background.h"
+#include "shardd/change_log.h"
 #include "shardd/ddl_coordinator.h"
 #include "shardd/failpoint.h"
 #include "shardd/identity.h"
@@ -154,6 +155,7 @@ static struct shard *shard_new(struct loop *l) {
   sh->migrations = migrations_new(sh);
   sh->ddl_locks = ddl_locks_new();
   sh->failpoints = failpoints_new();
+  sh->change_log = change_log_new(sh);
   add_parameters(sh);
   return sh;
 }
@@ -190,6 +192,7 @@ static void stop(struct operation *op, void *state) {
   metadata_free(sh->metadata);
   ddl_locks_free(sh->ddl_locks);
   failpoints_free(sh->failpoints);
+  change_log_free(sh->change_log);
   free(sh->config_string);
   free(sh->name);
   free(sh);

@@ -10,8 +10,11 @@
 #include "shardd/shard_index.h"
 
 enum {
-  CLONE_BATCH_BYTES = 2 * 1024 * 1024, // a reply; large enough that a round trip does not matter, two of them in flight
-  MODS_BATCH_BYTES = 1024 * 1024,      // small, because the last ones go while writes wait
+  // A reply of the clone. They grow with what was sent, so that both sides of a small range work at the same time and a
+  // round trip does not matter to a large one.
+  CLONE_BATCH_MIN_BYTES = 96 * 1024,
+  CLONE_BATCH_MAX_BYTES = 1024 * 1024,
+  MODS_BATCH_BYTES = 1024 * 1024, // small, because the last ones go while writes wait
   SESSIONS_BATCH_BYTES = 1024 * 1024,
 };
 
@@ -78,9 +81,15 @@ static bool scan_failed(const struct error *err) {
   return err->code != 0;
 }
 
+static int64_t batch_bytes(const struct cloner *c) {
+  int64_t n = c->bytes / 4;
+  return n < CLONE_BATCH_MIN_BYTES ? CLONE_BATCH_MIN_BYTES : n > CLONE_BATCH_MAX_BYTES ? CLONE_BATCH_MAX_BYTES : n;
+}
+
 static bool fill_clone(struct operation *op, struct cloner *c, struct bson_array *out, struct error *err) {
   struct scan_row row;
-  while (c->scan && out->bytes < CLONE_BATCH_BYTES) {
+  size_t full = (size_t)batch_bytes(c);
+  while (c->scan && out->bytes < full) {
     if (!scan_next(c->scan, &row, err)) {
       if (scan_failed(err)) return false;
       scan_close(c->scan);
@@ -109,6 +118,7 @@ bool cloner_clone(struct operation *op, struct cloner *c, bson_t *reply, struct 
   struct bson_array out = {.bson = &objects};
   bool ok = fill_clone(op, c, &out, err);
   bson_append_array_end(reply, &objects);
+  BSON_APPEND_BOOL(reply, "more", c->scan != NULL);
   mutex_unlock(&c->busy);
   return ok;
 }
@@ -145,13 +155,15 @@ static bool fill_mods(struct operation *op, struct cloner *c, bson_t *reply, str
   bson_t *deleted_docs = arena_bson(op->arena), *reload_docs = arena_bson(op->arena);
   struct bson_array deleted = {.bson = deleted_docs}, reload = {.bson = reload_docs};
   struct arena *a __attribute__((cleanup(arena_cleanup))) = arena_new();
-  while (deleted.bytes + reload.bytes < MODS_BATCH_BYTES && next_mod(c, a, &deleted, &reload)) {
+  bool more = true;
+  while (deleted.bytes + reload.bytes < MODS_BATCH_BYTES && (more = next_mod(c, a, &deleted, &reload))) {
     arena_reset(a);
     if (!op_yield_if_due(op, err)) return false;
   }
   BSON_APPEND_ARRAY(reply, "deleted", deleted_docs);
   BSON_APPEND_ARRAY(reply, "reload", reload_docs);
   BSON_APPEND_INT64(reply, "size", (int64_t)(deleted.bytes + reload.bytes));
+  BSON_APPEND_BOOL(reply, "more", more);
   return true;
 }
 
@@ -176,11 +188,13 @@ bool cloner_sessions(struct operation *op, struct cloner *c, bson_t *reply, stru
   bson_t records;
   BSON_APPEND_ARRAY_BEGIN(reply, "oplog", &records);
   struct bson_array out = {.bson = &records};
-  while (out.bytes < SESSIONS_BATCH_BYTES && bson_iter_next(&c->next_session)) {
+  bool more = true;
+  while (out.bytes < SESSIONS_BATCH_BYTES && (more = bson_iter_next(&c->next_session))) {
     bson_t record;
     iter_doc(&record, &c->next_session);
     bson_array_add(&out, &record);
   }
   bson_append_array_end(reply, &records);
+  BSON_APPEND_BOOL(reply, "more", more);
   return true;
 }

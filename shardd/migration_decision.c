@@ -91,7 +91,7 @@ bool decision_find(struct operation *op, struct shard *sh, struct coordinator_do
 
 // --- delivering it ---
 
-static bool tell_recipient(struct operation *op, struct shard *sh, const struct coordinator_doc *d, struct error *err) {
+bool decision_tell(struct operation *op, struct shard *sh, const struct coordinator_doc *d, struct error *err) {
   bson_t *cmd = arena_bson(op->arena);
   BSON_APPEND_UTF8(cmd, "_recvChunkReleaseCritSec", d->ns);
   BSON_APPEND_UTF8(cmd, "sessionId", d->session_id);
@@ -102,8 +102,11 @@ static bool tell_recipient(struct operation *op, struct shard *sh, const struct 
   return err->code == ERR_ShardNotFound; // it was removed from the cluster, and what it had is no matter any more
 }
 
-bool decision_deliver(struct operation *op, struct shard *sh, const struct coordinator_doc *d, struct error *err) {
-  if (!tell_recipient(op, sh, d, err)) return false;
+bool decision_forget(struct operation *op, struct shard *sh, const struct coordinator_doc *d, struct error *err) {
   bson_value_t id = uuid_value(d->id);
   return local_delete_now(op, &sh->node, COORDINATORS_NS, &id, err);
+}
+
+bool decision_deliver(struct operation *op, struct shard *sh, const struct coordinator_doc *d, struct error *err) {
+  return decision_tell(op, sh, d, err) && decision_forget(op, sh, d, err);
 }

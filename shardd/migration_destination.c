@@ -24,6 +24,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "shardd/change_log.h"
 #include "shardd/critical_section.h"
 #include "shardd/failpoint.h"
 #include "shardd/metadata.h"
@@ -132,12 +133,31 @@ static void refresh(struct operation *op, struct shard *sh, const char *ns) {
   metadata_invalidate(sh->metadata, ns);
 }
 
+struct settling {
+  struct reception *r;
+  bool ok;
+  struct error error;
+};
+
+static void settle_branch(struct operation *op, size_t i, void *ctx) {
+  struct settling *s = ctx;
+  struct reception *r = s->r;
+  if (i == 0)
+    s->ok = reception_settle(op, r->sh, r->ns, r->id, r->decision, &s->error);
+  else
+    refresh(op, r->sh, r->ns);
+}
+
 static bool await_word(struct operation *op, struct reception *r, struct error *err) {
   while (r->decision == DECISION_NONE)
     if (!event_wait(op, &r->changed, err)) return false;
   r->state = RECEPTION_EXIT_SECTION;
-  refresh(op, r->sh, r->ns);
-  if (!reception_settle(op, r->sh, r->ns, r->id, r->decision, err)) return false;
+  struct settling s = {.r = r};
+  op_parallel(op, 2, settle_branch, &s);
+  if (!s.ok) {
+    *err = s.error;
+    return false;
+  }
   int64_t ms = loop_now_ms(op->loop) - r->section_began_ms;
   r->sh->counters.recipient_critical_section_ms += ms;
   section_leave(r->sh, r->ns, r->session_id);
@@ -173,7 +193,7 @@ static void log_steps(struct operation *op, struct reception *r) {
   BSON_APPEND_UTF8(details, "from", r->from_shard);
   BSON_APPEND_UTF8(details, "note", r->decision == DECISION_COMMITTED ? "success" : "aborted");
   if (r->error.code) BSON_APPEND_UTF8(details, "errmsg", error_text(&r->error, op->arena));
-  log_change(op, r->sh, "moveChunk.to", r->ns, details);
+  log_change_soon(op, r->sh, "moveChunk.to", r->ns, details);
 }
 
 // Nothing was adopted: what is staged goes, and the donor is told when it asks.

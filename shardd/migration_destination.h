@@ -35,6 +35,10 @@ struct reception { // counted references: the running operation's, and one of ea
   struct event changed; // the state, or what is asked of it
   struct operation *op; // the one that does it
   bool commit_asked;
+  // What the donor said when it asked: changes to fetch; the first records of retryable writes, and whether it has
+  // others.
+  bool more_changes, more_records;
+  const bson_t *records;
   enum decision decision; // the donor's word; DECISION_NONE: not yet
 
   uint8_t collection[16];

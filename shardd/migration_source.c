@@ -37,6 +37,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "shardd/change_log.h"
 #include "shardd/critical_section.h"
 #include "shardd/failpoint.h"
 #include "shardd/metadata.h"
@@ -142,7 +143,7 @@ static void log_bounds(struct operation *op, struct donation *d, const char *wha
   BSON_APPEND_UTF8(details, "from", d->sh->name);
   BSON_APPEND_UTF8(details, "to", d->request.to);
   if (counts) BSON_APPEND_DOCUMENT(details, "counts", counts);
-  log_change(op, d->sh, what, d->request.ns, details);
+  log_change_soon(op, d->sh, what, d->request.ns, details);
 }
 
 static void name_migration(struct donation *d) {
@@ -261,6 +262,9 @@ static bool commit_on_recipient(struct operation *op, struct donation *d, struct
   bson_t *cmd = arena_bson(op->arena);
   BSON_APPEND_UTF8(cmd, "_recvChunkCommit", d->request.ns);
   BSON_APPEND_UTF8(cmd, "sessionId", d->doc.session_id);
+  // What the recipient needs to know, so that it need not ask while writes wait.
+  BSON_APPEND_BOOL(cmd, "moreChanges", capture_count(cloner_capture(d->cloner)) > 0);
+  if (!cloner_sessions(op, d->cloner, cmd, err)) return false;
   const bson_t *report;
   if (!peer_call(op, d->sh, d->request.to, "admin", cmd, COMMIT_ON_RECIPIENT_MS, true, &report, err))
     return error_prefix(err, "Failed to commit migration on the recipient shard");
@@ -332,11 +336,23 @@ static void leave_section(struct operation *op, struct donation *d) {
   log_info("MIGRATE", "Finished critical section", "namespace:s durationMillis:l", d->request.ns, ms);
 }
 
+// The coordinator document that the recipient's knowledge of the decision makes superfluous.
+static void forget(struct operation *op, struct donation *d) {
+  struct error err = {0};
+  if (!d->delivered) return;
+  d->delivered = false;
+  if (decision_forget(op, d->sh, &d->doc, &err)) return;
+  log_warn("MIGRATE", "The migration's coordinator document could not be removed yet", "namespace:s error:e",
+           d->request.ns, &err);
+  migration_recover_soon(d->sh);
+}
+
 static void deliver(struct operation *op, struct donation *d) {
   struct error err = {0};
   log_info("MIGRATE", "MigrationCoordinator delivering decision to self and to recipient", "namespace:s decision:s",
            d->request.ns, d->doc.decision == DECISION_COMMITTED ? "committed" : "aborted");
-  if (decision_deliver(op, d->sh, &d->doc, &err)) return;
+  d->delivered = decision_tell(op, d->sh, &d->doc, &err);
+  if (d->delivered) return;
   log_warn("MIGRATE", "The migration's decision could not be delivered yet", "namespace:s error:e", d->request.ns,
            &err);
   migration_recover_soon(d->sh);
@@ -353,6 +369,7 @@ static void log_commit(struct operation *op, struct donation *d) {
 
 static bool wait_for_deletion(struct operation *op, struct donation *d, struct error *err) {
   if (!d->request.wait_for_delete) return true;
+  forget(op, d);
   log_info("MIGRATE", "Waiting for migration cleanup after chunk commit", "namespace:s range:s", d->request.ns,
            range_text(op->arena, d->doc.min, d->doc.max));
   if (range_deleter_wait_task(op, d->sh->deleter, d->doc.id, err)) return true;
@@ -380,8 +397,8 @@ static bool commit_on_config(struct operation *op, struct donation *d, struct er
     migration_recover_soon(d->sh);
     return error_prefix(err, "The migration is committed, but its decision could not be written");
   }
+  log_commit(op, d); // written while the recipient is told
   deliver(op, d);
-  log_commit(op, d);
   return wait_for_deletion(op, d, err);
 }
 
@@ -422,7 +439,7 @@ static void log_steps(struct operation *op, struct donation *d, const struct err
   bool committed = d->doc.decision == DECISION_COMMITTED;
   BSON_APPEND_UTF8(details, "note", committed ? "success" : "aborted");
   if (err->code) BSON_APPEND_UTF8(details, "errmsg", error_text(err, op->arena));
-  log_change(op, d->sh, "moveChunk.from", d->request.ns, details);
+  log_change_soon(op, d->sh, "moveChunk.from", d->request.ns, details);
 }
 
 static bool run_steps(struct operation *op, struct donation *d, struct error *err) {
@@ -457,12 +474,21 @@ static void finish(struct operation *op, struct donation *d) {
   }
 }
 
+static void settle_branch(struct operation *op, size_t i, void *donation) {
+  struct donation *d = donation;
+  if (i == 0)
+    forget(op, d);
+  else
+    log_changes_wait(op, d->sh);
+}
+
 // In an operation of its own, since the one of the steps may have been killed.
 static void end_migration(struct operation *op, void *donation) {
   struct donation *d = donation;
   struct migrations *m = d->sh->migrations;
   if (d->result.code) fail(op, d, &d->result);
   if (d->steps > 0) log_steps(op, d, &d->result);
+  op_parallel(op, 2, settle_branch, d);
   finish(op, d);
   m->donation = NULL; // the capture gets nothing any more; a fetch that still runs keeps the cloner alive
   d->done = true;

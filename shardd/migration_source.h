@@ -32,6 +32,7 @@ struct donation { // counted references: the running operation's, and one of eac
   struct operation *op;          // the one that does it
   bool documents_written;        // coordinator and range deletion are in the log
   bool in_section, commit_begun; // writes wait; the config server may have been told
+  bool delivered;                // the recipient knows the decision; the coordinator document is not removed yet
   int64_t orphans;               // documents of the range, as the recipient has them
   int64_t began_ms, step_began_ms, clone_began_ms, clone_ms, section_began_ms;
   int32_t step_ms[MOVE_STEPS];
@@ -64,7 +65,11 @@ bool decision_write(struct operation *op, struct shard *sh, struct coordinator_d
 // Finds out what became of a config commit whose answer is missing: raises the chunk's version, reads the owner. err:
 // it cannot be known now.
 bool decision_find(struct operation *op, struct shard *sh, struct coordinator_doc *d, struct error *err);
-// Tells the recipient, then forgets the coordinator document. err: the recipient could not be told.
+// Tells the recipient. err: it could not be told.
+bool decision_tell(struct operation *op, struct shard *sh, const struct coordinator_doc *d, struct error *err);
+// Forgets the coordinator document of a decision that the recipient knows.
+bool decision_forget(struct operation *op, struct shard *sh, const struct coordinator_doc *d, struct error *err);
+// Both.
 bool decision_deliver(struct operation *op, struct shard *sh, const struct coordinator_doc *d, struct error *err);
 
 #endif

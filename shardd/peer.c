@@ -31,7 +31,3 @@ void append_majority(bson_t *body) {
   BSON_APPEND_INT32(&child, "wtimeout", 60000);
   bson_append_document_end(body, &child);
 }
-
-void log_change(struct operation *op, struct shard *sh, const char *what, const char *ns, const bson_t *details) {
-  catalog_log_change(op, sh->config, sh->node.host_port, sh->name, what, ns, details);
-}

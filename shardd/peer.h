@@ -17,7 +17,4 @@ bool config_call(struct operation *op, struct shard *sh, const bson_t *body, con
 // {w: "majority", wtimeout: 60000}
 void append_majority(bson_t *body);
 
-// A row of config.changelog in this shard's name, best effort.
-void log_change(struct operation *op, struct shard *sh, const char *what, const char *ns, const bson_t *details);
-
 #endif

@@ -51,7 +51,7 @@ static bool fetch_records(struct operation *op, struct reception *r, bson_t *rec
   const bson_t *reply;
   if (!peer_call(op, r->sh, r->from_shard, "admin", cmd, PEER_TIMEOUT_MS, false, &reply, err)) return false;
   if (!doc_doc(reply, "oplog", records)) return error_set(err, ERR_NoSuchKey, "_getNextSessionMods answered no oplog");
-  *more = !bson_empty(records);
+  *more = doc_bool(reply, "more", false);
   return true;
 }
 
@@ -77,7 +77,8 @@ static struct collection *collection_of(const struct reception *r, struct error 
 // All of the donor's records. What would make the adoption's entry too large goes ahead of it; should the move fail
 // then, records stay here without their range, which only matters to a retry that is sent to every shard.
 static bool collect_records(struct operation *op, struct reception *r, struct records *l, struct error *err) {
-  for (bool more = true; more;) {
+  if (r->records) keep_records(op->arena, r->records, l);
+  for (bool more = r->more_records; more;) {
     bson_t records;
     if (!fetch_records(op, r, &records, &more, err)) return false;
     keep_records(op->arena, &records, l);
@@ -138,7 +139,7 @@ bool reception_adopt(struct operation *op, struct reception *r, struct error *er
   r->section_began_ms = loop_now_ms(op->loop);
   int64_t fetched = 0;
   struct records records __attribute__((cleanup(records_cleanup))) = {0};
-  bool ok = reception_mods(op, r, &fetched, err) && collect_records(op, r, &records, err) &&
+  bool ok = (!r->more_changes || reception_mods(op, r, &fetched, err)) && collect_records(op, r, &records, err) &&
             write_adoption(op, r, &records, err);
   r->steady += fetched;
   if (!ok) section_leave(r->sh, r->ns, r->session_id);

@@ -125,13 +125,22 @@ static bool committed(const struct reception *x) {
   return x->state >= RECEPTION_IN_SECTION && x->state <= RECEPTION_DONE;
 }
 
+static void ask_commit(struct reception *x, const struct request *r) {
+  bson_t records;
+  if (x->commit_asked) return; // a repeated request
+  x->commit_asked = true;
+  x->more_changes = doc_bool(r->body, "moreChanges", true);
+  x->more_records = doc_bool(r->body, "more", true);
+  if (doc_doc(r->body, "oplog", &records)) x->records = arena_bson_copy(x->arena, bson_get_data(&records), records.len);
+  event_signal(&x->changed);
+}
+
 static bool recv_chunk_commit(struct request *r, bson_t *reply, struct error *err) {
   struct reception *x = find(r);
   if (!x)
     return error_set(err, ERR_CommandFailed, "startCommit received commit request from a stale session %s",
                      doc_str(r->body, "sessionId", ""));
-  x->commit_asked = true;
-  event_signal(&x->changed);
+  ask_commit(x, r);
   bool ok = true;
   while (ok && !committed(x) && !x->ended) ok = event_wait(r->op, &x->changed, err);
   if (ok && !committed(x))

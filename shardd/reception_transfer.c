@@ -17,7 +17,7 @@
 #include "shardd/range_deleter.h"
 
 enum {
-  CLONE_FETCHES = 2,                     // batches in flight: one is fetched while another one is written
+  CLONE_FETCHES = 4,                     // batches in flight: some are written or made durable while one is fetched
   SESSION_ENTRY_BYTES = 4 * 1024 * 1024, // of records that go with the adoption in one entry
 };
 
@@ -202,19 +202,18 @@ static bool write_array(struct writer *x, const bson_t *array, bool may_exist, s
   return true;
 }
 
-// Fetches and writes one batch; *n: how many documents it had.
-static bool clone_batch(struct operation *op, struct reception *r, struct arena *scratch, int64_t *n,
+// Fetches and writes one batch; *more: whether the donor has others.
+static bool clone_batch(struct operation *op, struct reception *r, struct arena *scratch, bool *more,
                         struct error *err) {
   const bson_t *reply = fetch(op, r, "_migrateClone", err);
   bson_t objects;
   if (!reply) return false;
   if (!doc_doc(reply, "objects", &objects)) return error_set(err, ERR_NoSuchKey, "_migrateClone answered no objects");
-  *n = 0;
+  *more = doc_bool(reply, "more", false);
   if (bson_empty(&objects)) return true;
   struct writer x;
   if (!writer_end(&x, writer_begin(&x, op, r, scratch, err) && write_array(&x, &objects, false, err), err))
     return false;
-  *n = x.n;
   r->cloned += x.n;
   r->cloned_bytes += x.bytes;
   return true;
@@ -222,6 +221,7 @@ static bool clone_batch(struct operation *op, struct reception *r, struct arena 
 
 struct clone {
   struct reception *r;
+  bool over;          // the donor has no more
   struct error error; // the first one
 };
 
@@ -230,8 +230,11 @@ static void clone_branch(struct operation *op, size_t i, void *ctx) {
   struct arena *outer = op->arena, *own = arena_new(), *scratch = arena_new();
   op->arena = own; // of one batch
   struct error err = {0};
-  int64_t n = 1;
-  while (n && !c->error.code && clone_batch(op, c->r, scratch, &n, &err)) arena_reset(own);
+  bool more = true;
+  while (!c->over && !c->error.code && clone_batch(op, c->r, scratch, &more, &err)) {
+    if (!more) c->over = true;
+    arena_reset(own);
+  }
   if (err.code && !c->error.code) error_copy(&c->error, &err, outer);
   op->arena = outer;
   arena_free(scratch);
@@ -295,8 +298,8 @@ static bool mods_batch(struct operation *op, struct reception *r, struct arena *
                        struct error *err) {
   const bson_t *reply = fetch(op, r, "_transferMods", err);
   if (!reply) return false;
-  *more = doc_i64(reply, "size", 0) > 0;
-  return !*more || write_mods(op, r, scratch, reply, n, err);
+  *more = doc_bool(reply, "more", false);
+  return doc_i64(reply, "size", 0) == 0 || write_mods(op, r, scratch, reply, n, err);
 }
 
 bool reception_mods(struct operation *op, struct reception *r, int64_t *fetched, struct error *err) {

@@ -14,6 +14,7 @@ struct range_deleter;
 struct migrations;
 struct ddl_locks;
 struct failpoints;
+struct change_log;
 
 // Of serverStatus.shardingStatistics, in its order (reference/sharding.md 7.3).
 struct shard_counters {
@@ -60,6 +61,7 @@ struct shard {
   struct migrations *migrations;
   struct ddl_locks *ddl_locks;
   struct failpoints *failpoints;
+  struct change_log *change_log;
   struct mutex cache_writing; // one writer of config.cache.* at a time
   struct shard_counters counters;
   struct shard_parameters parameters;

@@ -35,6 +35,9 @@ bool catalog_find(struct operation *op, struct replica_set *config, const char *
 // effort: a failure is logged. shard: the logging shard's name or "config".
 void catalog_log_change(struct operation *op, struct replica_set *config, const char *server, const char *shard,
                         const char *what, const char *ns, const bson_t *details);
+// Several rows (changelog.h) of config.`collection` in one insert.
+void catalog_log_rows(struct operation *op, struct replica_set *config, const char *collection,
+                      const bson_t *const *rows, size_t n);
 
 // The shards by name, as replica sets to talk to; refreshed when a name is not known.
 struct shard_registry;

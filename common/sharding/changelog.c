@@ -43,14 +43,19 @@ const bson_t *changelog_row(struct arena *a, const char *server, const char *sha
   return row;
 }
 
-void catalog_log_change(struct operation *op, struct replica_set *config, const char *server, const char *shard,
-                        const char *what, const char *ns, const bson_t *details) {
-  const bson_t *row = changelog_row(op->arena, server, shard, what, ns, details);
+void catalog_log_rows(struct operation *op, struct replica_set *config, const char *collection,
+                      const bson_t *const *rows, size_t n) {
   bson_t *insert = arena_bson(op->arena), docs, concern;
-  bson_append_utf8(insert, "insert", -1, changelog_is_action(what) ? "actionlog" : "changelog", -1);
+  bson_append_utf8(insert, "insert", -1, collection, -1);
   bson_append_array_begin(insert, "documents", -1, &docs);
-  bson_append_document(&docs, "0", 1, row);
+  for (size_t i = 0; i < n; i++) {
+    char text[16];
+    const char *index;
+    bson_uint32_to_string((uint32_t)i, &index, text, sizeof text);
+    bson_append_document(&docs, index, -1, rows[i]);
+  }
   bson_append_array_end(insert, &docs);
+  bson_append_bool(insert, "ordered", -1, false);
   bson_append_document_begin(insert, "writeConcern", -1, &concern);
   bson_append_utf8(&concern, "w", -1, "majority", -1);
   bson_append_document_end(insert, &concern);
@@ -58,9 +63,15 @@ void catalog_log_change(struct operation *op, struct replica_set *config, const 
   const bson_t *reply;
   const char *host;
   struct error err = {0};
-  // Repeating is harmless: the row's _id makes a second one fail.
-  if (!replica_set_call(op, config, READ_PRIMARY, NULL, true, &cmd, &reply, &host, &err)) {
-    log_warn("SHARDING", "Error encountered while logging config change", "changeType:s namespace:s error:e", what, ns,
-             &err);
-  }
+  // Repeating is harmless: a row's _id makes a second one fail.
+  if (replica_set_call(op, config, READ_PRIMARY, NULL, true, &cmd, &reply, &host, &err)) return;
+  for (size_t i = 0; i < n; i++)
+    log_warn("SHARDING", "Error encountered while logging config change", "changeType:s namespace:s error:e",
+             doc_str(rows[i], "what", ""), doc_str(rows[i], "ns", ""), &err);
+}
+
+void catalog_log_change(struct operation *op, struct replica_set *config, const char *server, const char *shard,
+                        const char *what, const char *ns, const bson_t *details) {
+  const bson_t *row = changelog_row(op->arena, server, shard, what, ns, details);
+  catalog_log_rows(op, config, changelog_is_action(what) ? "actionlog" : "changelog", &row, 1);
 }
