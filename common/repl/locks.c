@@ -7,6 +7,8 @@
 #include "common/base/buf.h"
 #include "common/base/log.h"
 
+enum { SMALL_KEY = 128 }; // nearly all are: no allocation to look one up
+
 struct hold {
   struct lock *lock;
   struct lock_owner *owner;
@@ -87,19 +89,24 @@ static struct lock *find(const struct lock_table *t, const uint8_t *key, size_t 
   return map_get(t->locks, key, len);
 }
 
+static struct lock *find_or_make(struct lock_table *t, enum lock_kind kind, const void *key, size_t len) {
+  uint8_t small[SMALL_KEY];
+  struct buf large __attribute__((cleanup(buf_cleanup))) = {0};
+  uint8_t *whole = len < sizeof small ? small : buf_reserve(&large, len + 1);
+  whole[0] = (uint8_t)kind;
+  memcpy(whole + 1, key, len);
+  struct lock *l = find(t, whole, len + 1);
+  if (l) return l;
+  l = allocate(sizeof *l + len + 1);
+  l->key_len = len + 1;
+  memcpy(l->key, whole, len + 1);
+  (void)map_put(t->locks, l->key, l->key_len, l);
+  return l;
+}
+
 bool lock_take(struct lock_table *t, struct lock_owner *o, enum lock_kind kind, const void *key, size_t len,
                enum lock_mode mode, struct lock **lock) {
-  struct lock *fresh = allocate(sizeof *fresh + len + 1); // its key is needed for the look-up anyway
-  fresh->key_len = len + 1;
-  fresh->key[0] = (uint8_t)kind;
-  memcpy(fresh->key + 1, key, len);
-  struct lock *l = find(t, fresh->key, fresh->key_len);
-  if (l) {
-    free(fresh);
-  } else {
-    l = fresh;
-    (void)map_put(t->locks, l->key, l->key_len, l);
-  }
+  struct lock *l = find_or_make(t, kind, key, len);
   struct hold *own;
   *lock = l;
   if (!grantable(l, o, o->writer, mode, &own) || (own && mode == LOCK_EXCLUSIVE && own->number < o->mark)) {

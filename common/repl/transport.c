@@ -308,6 +308,16 @@ static uint32_t frame_length(const uint8_t *p) {
   return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
+// Whether entries that are documents look like some: the store reads them without asking again.
+static bool documents_valid(const struct consensus_message *m) {
+  for (uint32_t i = 0; i < m->n_entries; i++) {
+    const struct entry *e = m->entries[i];
+    if (e->type == ENTRY_COMMAND && (e->len < 5 || frame_length(e->data) != e->len || e->data[e->len - 1] != 0))
+      return false;
+  }
+  return true;
+}
+
 // One message. false: not one of ours.
 static bool take_message(struct incoming *in, struct peer *p, const uint8_t *data, size_t len) {
   struct consensus_message m;
@@ -322,11 +332,12 @@ static bool take_message(struct incoming *in, struct peer *p, const uint8_t *dat
     message_clear(&m);
     return true;
   }
+  bool ok = documents_valid(&m);
   m.peer = in->id;
   m.address = in->host;
-  drive_receive(in->t->r, &m);
+  if (ok) drive_receive(in->t->r, &m);
   message_clear(&m);
-  return true;
+  return ok;
 }
 
 static void on_incoming_data(void *ctx, const uint8_t *data, size_t len) {
