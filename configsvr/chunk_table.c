@@ -205,10 +205,6 @@ int chunk_bound_compare(const bson_t *a, const bson_t *b) {
   return doc_compare_values(a, b);
 }
 
-bool chunk_is_newer(const struct chunk_type *a, const struct chunk_type *b) {
-  return a->major != b->major ? a->major > b->major : a->minor > b->minor;
-}
-
 // ---- versions ----
 
 struct chunk_version version_of(const struct collection_type *c, uint32_t major, uint32_t minor) {

@@ -32,7 +32,6 @@ bool chunks_count(struct operation *op, struct config_server *cs, const char *sh
                   struct error *err);
 
 int chunk_bound_compare(const bson_t *a, const bson_t *b); // order of full keys
-bool chunk_is_newer(const struct chunk_type *a, const struct chunk_type *b);
 
 // The version a chunk's lastmod makes with its collection's generation, and the highest of a collection or shard (0|0:
 // no chunk).
