@@ -66,11 +66,16 @@ start_daemon() { # name program port arguments...
   pids[$name]=$!
 }
 
+# Without a process of its own: start-up asks often.
+answers() { # port
+  { : <>"/dev/tcp/$host/$1"; } 2>/dev/null
+}
+
 wait_for_port() { # name port
-  for ((i = 0; i < 600; i++)); do
-    if (exec 3<>"/dev/tcp/$host/$2") 2>/dev/null; then return 0; fi
+  for ((i = 0; i < 1500; i++)); do
+    if answers "$2"; then return 0; fi
     kill -0 "${pids[$1]}" 2>/dev/null || { cat "$data/$1.out" >&2; fail "$1 did not start; see $data/$1.log"; }
-    sleep 0.05
+    sleep 0.02
   done
   fail "$1 does not listen on port $2 after 30 s; see $data/$1.log"
 }
@@ -85,23 +90,26 @@ start() {
     fail "a cluster runs on $data already (pid $(cat "$data/cluster.pid")): stop it with '$stop_command', or choose another folder with DATA=FOLDER and other ports with PORT=N"
   fi
   for ((n = 0; n < shards + 2; n++)); do
-    if (exec 3<>"/dev/tcp/$host/$((port + n))") 2>/dev/null; then fail "port $((port + n)) is taken: choose others with PORT=N (uses N to N+$((shards + 1)))"; fi
+    if answers $((port + n)); then fail "port $((port + n)) is taken: choose others with PORT=N (uses N to N+$((shards + 1)))"; fi
   done
   trap 'stop_all; exit 0' INT TERM
   trap 'stop_all' EXIT
   echo $$ >"$data/cluster.pid"
 
-  local cfg="$host:$((port + 1))" add="" s
-  mkdir -p "$data/cfg"
-  start_daemon cfg configsvr $((port + 1)) --replSet cfg --dbpath "$data/cfg" --initiate "$cfg"
+  local cfg="$host:$((port + 1))" folders=("$data/cfg") add="" s
   for ((s = 1; s <= shards; s++)); do
-    mkdir -p "$data/sh$s"
-    start_daemon "sh$s" shardd $((port + 1 + s)) --replSet "sh$s" --dbpath "$data/sh$s" --initiate "$host:$((port + 1 + s))"
+    folders+=("$data/sh$s")
     add+="${add:+;}sh$s/$host:$((port + 1 + s))"
   done
+  mkdir -p "${folders[@]}"
+  # All at once: the router listens only after it has found the config server and added the shards.
+  start_daemon cfg configsvr $((port + 1)) --replSet cfg --dbpath "$data/cfg" --initiate "$cfg"
+  for ((s = 1; s <= shards; s++)); do
+    start_daemon "sh$s" shardd $((port + 1 + s)) --replSet "sh$s" --dbpath "$data/sh$s" --initiate "$host:$((port + 1 + s))"
+  done
+  start_daemon mongos mongos "$port" --configdb "cfg/$cfg" --addShards "$add"
   wait_for_port cfg $((port + 1))
   for ((s = 1; s <= shards; s++)); do wait_for_port "sh$s" $((port + 1 + s)); done
-  start_daemon mongos mongos "$port" --configdb "cfg/$cfg" --addShards "$add"
   wait_for_port mongos "$port"
 
   cat <<TEXT

@@ -19,7 +19,7 @@ enum {
   INTERVAL_MS = 10000,        // of a healthy set
   BUSY_INTERVAL_MS = 2000,    // of a member from which somebody waits for an answer
   UNKNOWN_INTERVAL_MS = 2000, // of a member that does not answer
-  WANTED_INTERVAL_MS = 100,   // while an operation waits for a member
+  WANTED_INTERVAL_MS = 25,    // while an operation waits for a member
   HELLO_TIMEOUT_MS = 2000,    // a stopped process accepts connections and never answers
   MAX_MEMBERS = 50,
 };
