@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "mongos/body.h"
 #include "mongos/ddl.h"
 #include "mongos/forward.h"
 #include "mongos/routing_cache.h"
@@ -101,7 +102,7 @@ static bool run_remove_shard(struct request *r, bson_t *reply, struct error *err
 
 static bool run_list_shards(struct request *r, bson_t *reply, struct error *err) {
   bson_t filter, array;
-  if (!doc_doc(r->body, "filter", &filter)) bson_init(&filter);
+  if (!body_document(r, "filter", &filter, err)) return false;
   const bson_t **docs;
   size_t n;
   if (!catalog_find(r->op, router_of(r)->config, "shards", &filter, NULL, 0, &docs, &n, err)) return false;

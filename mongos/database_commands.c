@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/bson/doc.h"
+#include "mongos/body.h"
 #include "mongos/ddl.h"
 #include "mongos/forward.h"
 #include "mongos/routing_cache.h"
@@ -134,9 +135,8 @@ static bool run_list_databases(struct request *r, bson_t *reply, struct error *e
   bson_t filter_doc;
   struct match_options options = {0};
   const struct match *filter = NULL;
-  if (doc_doc(r->body, "filter", &filter_doc) && (filter = match_parse(a, &filter_doc, &options, err)) == NULL) {
-    return false;
-  }
+  if (!body_document(r, "filter", &filter_doc, err)) return false;
+  if (!bson_empty(&filter_doc) && (filter = match_parse(a, &filter_doc, &options, err)) == NULL) return false;
   if (!shard_registry_all(r->op, rt->shards, true, &shards, &n, err)) return false;
   struct target *targets = arena_alloc(a, (n + 1) * sizeof *targets);
   for (size_t i = 0; i < n; i++) targets[i] = target_unversioned(shards[i].name);

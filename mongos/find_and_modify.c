@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/bson/doc.h"
+#include "mongos/body.h"
 #include "mongos/forward.h"
 #include "mongos/two_phase.h"
 #include "mongos/write_commands.h"
@@ -126,8 +127,8 @@ bool run_find_and_modify(struct request *r, bson_t *reply, struct error *err) {
   struct modify_job j = {.r = r, .reply = reply};
   if (!request_needs_collection(r, err)) return false;
   if (database_is_on_config(r->db)) return forward_write_to_config(r, reply, err);
-  if (!doc_doc(r->body, "query", &j.query)) bson_init(&j.query);
-  j.has_sort = doc_doc(r->body, "sort", &j.sort) && !bson_empty(&j.sort);
+  if (!body_document(r, "query", &j.query, err) || !body_document(r, "sort", &j.sort, err)) return false;
+  j.has_sort = !bson_empty(&j.sort);
   j.upsert = doc_bool(r->body, "upsert", false);
   return routed_run(r->op, router_of(r), r->ns, "findAndModify", j.upsert, modify_attempt, &j, err);
 }

@@ -1,6 +1,7 @@
 // count and distinct: asked of every shard concerned, added up or united.
 #include "common/bson/doc.h"
 #include "common/bson/key.h"
+#include "mongos/body.h"
 #include "mongos/forward.h"
 #include "mongos/read_commands.h"
 #include "mongos/read_find.h"
@@ -48,6 +49,7 @@ static bool count_attempt(struct operation *op, struct router *rt, const struct 
   struct target *targets;
   size_t n;
   if (p->kind == PLACE_NOWHERE) {
+    if (!body_filter_check(j->r, &j->filter, err)) return false;
     reply_count(j->reply, NULL, 0, 0, 0);
     return true;
   }
@@ -68,7 +70,7 @@ static bool count_attempt(struct operation *op, struct router *rt, const struct 
 bool run_count(struct request *r, bson_t *reply, struct error *err) {
   struct read_job j = {.r = r, .reply = reply};
   if (!request_needs_collection(r, err)) return false;
-  if (!doc_doc(r->body, "query", &j.filter)) bson_init(&j.filter);
+  if (!body_document(r, "query", &j.filter, err)) return false;
   return routed_run(r->op, router_of(r), r->ns, "count", false, count_attempt, &j, err);
 }
 
@@ -121,6 +123,7 @@ static bool distinct_attempt(struct operation *op, struct router *rt, const stru
   struct target *targets;
   size_t n;
   if (p->kind == PLACE_NOWHERE) {
+    if (!body_filter_check(j->r, &j->filter, err)) return false;
     reply_union(op->arena, NULL, 0, j->reply);
     return true;
   }
@@ -140,6 +143,6 @@ bool run_distinct(struct request *r, bson_t *reply, struct error *err) {
   struct read_job j = {.r = r, .reply = reply};
   const char *key;
   if (!request_needs_collection(r, err) || !request_required_str(r, "key", &key, err)) return false;
-  if (!doc_doc(r->body, "query", &j.filter)) bson_init(&j.filter);
+  if (!body_document(r, "query", &j.filter, err)) return false;
   return routed_run(r->op, router_of(r), r->ns, "distinct", false, distinct_attempt, &j, err);
 }

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "common/bson/doc.h"
+#include "common/query/sort.h"
+#include "mongos/body.h"
 #include "mongos/forward.h"
 #include "mongos/router_cursor.h"
 
@@ -113,6 +115,8 @@ static bool find_attempt(struct operation *op, struct router *rt, const struct p
                          struct error *err) {
   struct find_job *j = ctx;
   if (p->kind == PLACE_NOWHERE) {
+    if (!body_filter_check(j->r, &j->filter, err)) return false;
+    if (j->window.has_sort && sort_parse(op->arena, &j->window.sort, err) == NULL) return false;
     reply_empty_cursor(j->reply, p->ns);
     return true;
   }
@@ -128,7 +132,11 @@ static bool find_attempt(struct operation *op, struct router *rt, const struct p
 
 bool run_find(struct request *r, bson_t *reply, struct error *err) {
   struct find_job j = {.r = r, .reply = reply};
-  if (!request_needs_collection(r, err) || !find_window_parse(r->body, &j.window, err)) return false;
-  if (!doc_doc(r->body, "filter", &j.filter)) bson_init(&j.filter);
+  bson_t checked;
+  if (!request_needs_collection(r, err) || !body_document(r, "filter", &j.filter, err) ||
+      !body_document(r, "sort", &checked, err) || !body_document(r, "projection", &checked, err) ||
+      !find_window_parse(r->body, &j.window, err)) {
+    return false;
+  }
   return routed_run(r->op, router_of(r), r->ns, "find", false, find_attempt, &j, err);
 }
