@@ -16,10 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/repl/consensus.h"
 #include "common/repl/trail.h"
+#include "tests/unit/common/repl/simulated_disk.h"
 
-enum { MAX_NODES = 7, MAX_INDEX = 8192, MAX_TERM = 4096, ELECTION_MS = 100, HEARTBEAT_MS = 20 };
+enum { MAX_NODES = 7, MAX_TERM = 4096, ELECTION_MS = 100, HEARTBEAT_MS = 20 };
 
 struct plan { // what happens in a run
   int nodes, voters;
@@ -29,26 +29,6 @@ struct plan { // what happens in a run
   int snapshot_every; // entries, 0 = never
   int ineligible;     // the last node never stands, but as caretaker
   int hostile_ms, quiet_ms;
-};
-
-enum op_kind { OP_VOTE, OP_APPEND, OP_INSTALL };
-
-struct disk_op {
-  enum op_kind kind;
-  uint64_t term, vote;
-  uint64_t first;
-  struct entry **entries;
-  size_t n;
-  struct snapshot_mark mark;
-  uint64_t state; // of a snapshot
-  struct disk_op *next;
-};
-
-struct log_image { // a log as it is in memory or on a disk
-  uint64_t term, vote, first, last;
-  struct entry *entries[MAX_INDEX];
-  struct snapshot_mark mark;
-  uint64_t state; // at the snapshot
 };
 
 struct node {
@@ -155,56 +135,6 @@ static struct happening *sim_take(struct simulation *s) {
 static void happening_free(struct happening *h) {
   buf_free(&h->bytes);
   free(h);
-}
-
-// --- log images ---
-
-static void image_put(struct log_image *l, uint64_t first, struct entry *const *entries, size_t n) {
-  for (uint64_t i = first; i <= l->last; i++) entry_unref(l->entries[i]);
-  for (size_t i = 0; i < n; i++) l->entries[first + i] = entry_ref(entries[i]);
-  l->last = first + n - 1;
-}
-
-static void image_reset(struct log_image *l, uint64_t first) {
-  for (uint64_t i = l->first; i <= l->last; i++) entry_unref(l->entries[i]);
-  l->first = first;
-  l->last = first - 1;
-}
-
-static void image_cut(struct log_image *l, uint64_t first) {
-  for (; l->first < first && l->first <= l->last; l->first++) entry_unref(l->entries[l->first]);
-  l->first = first > l->first ? first : l->first;
-  if (l->last + 1 < l->first) l->last = l->first - 1;
-}
-
-static void image_mark(struct log_image *l, const struct snapshot_mark *m, uint64_t state) {
-  if (m->configuration) entry_ref(m->configuration);
-  entry_unref(l->mark.configuration);
-  l->mark = *m;
-  l->state = state;
-}
-
-static void op_apply(struct log_image *disk, const struct disk_op *o, size_t n) {
-  switch (o->kind) {
-  case OP_VOTE:
-    disk->term = o->term;
-    disk->vote = o->vote;
-    return;
-  case OP_APPEND:
-    if (n) image_put(disk, o->first, o->entries, n);
-    return;
-  case OP_INSTALL:
-    image_mark(disk, &o->mark, o->state);
-    image_reset(disk, o->mark.index + 1);
-    return;
-  }
-}
-
-static void op_free(struct disk_op *o) {
-  for (size_t i = 0; i < o->n; i++) entry_unref(o->entries[i]);
-  free(o->entries);
-  entry_unref(o->mark.configuration);
-  free(o);
 }
 
 // --- what consensus asks for ---

@@ -1,5 +1,5 @@
 // The log on disk: what was reported durable is there after a restart, a kill -9 and a damaged end; replacing, cutting,
-// snapshots; one fdatasync a batch is checked by tests/bench.
+// snapshots.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
