@@ -2,12 +2,12 @@
 #include "common/bson/hash.h"
 
 #include <math.h>
-#include <openssl/evp.h>
 #include <string.h>
 
 #include "common/base/buf.h"
 #include "common/bson/compare.h"
 #include "common/bson/doc.h"
+#include "common/bson/md5.h"
 
 static void add_u64(struct buf *b, uint64_t v) {
   buf_add_u32le(b, (uint32_t)v);
@@ -91,10 +91,5 @@ int64_t bson_hash64(const bson_value_t *v, int32_t seed) {
   buf_add_u32le(&b, (uint32_t)seed);
   buf_add_u32le(&b, (uint32_t)value_canonical_type(v->value_type));
   add_value(&b, v);
-  uint8_t digest[EVP_MAX_MD_SIZE];
-  unsigned n = 0;
-  (void)EVP_Digest(b.data, b.len, digest, &n, EVP_md5(), NULL);
-  uint64_t h = 0;
-  for (int i = 7; i >= 0; i--) h = h << 8 | digest[i];
-  return (int64_t)h;
+  return (int64_t)md5_first8(b.data, b.len);
 }
