@@ -120,8 +120,10 @@ static enum step check_index(struct batch *b, struct collection *c, const struct
   return STEP_DONE;
 }
 
-// Whether an index can refuse a document: two arrays in a compound key, an array under a hashed field.
-static bool may_refuse(const struct index *i) {
+// Whether an index can refuse a document: two arrays in a compound key, an array under a hashed field. The index of the
+// shard key refuses no new document: its shard key has been made from it, which takes no arrays.
+static bool may_refuse(const struct collection *c, const struct index *i, bool is_new) {
+  if (is_new && doc_equal_bytes(i->key, c->shard_key)) return false;
   bson_iter_t it;
   size_t fields = 0;
   bool hashed = false;
@@ -138,7 +140,7 @@ enum step unique_check(struct batch *b, struct collection *c, const bson_t *befo
   enum step step = check_id(b, c, before, after, err);
   for (size_t k = 1; k < c->n_indexes && step == STEP_DONE; k++) {
     const struct index *i = c->indexes[k];
-    if (!i->unique && (!after || !may_refuse(i))) continue;
+    if (!i->unique && (!after || !may_refuse(c, i, !before))) continue;
     step = check_index(b, c, i, before, after, file, rid, err);
   }
   return step;
