@@ -12,7 +12,7 @@
 enum {
   // A reply of the clone. They grow with what was sent, so that both sides of a small range work at the same time and a
   // round trip does not matter to a large one.
-  CLONE_BATCH_MIN_BYTES = 96 * 1024,
+  CLONE_BATCH_MIN_BYTES = 192 * 1024,
   CLONE_BATCH_MAX_BYTES = 1024 * 1024,
   MODS_BATCH_BYTES = 1024 * 1024, // small, because the last ones go while writes wait
   SESSIONS_BATCH_BYTES = 1024 * 1024,

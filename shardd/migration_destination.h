@@ -42,8 +42,9 @@ struct reception { // counted references: the running operation's, and one of ea
   enum decision decision; // the donor's word; DECISION_NONE: not yet
 
   uint8_t collection[16];
-  uint32_t file;     // the staged file; 0 = not made yet
-  int64_t documents; // in it, when it was adopted
+  uint32_t file;             // the staged file; 0 = not made yet
+  const bson_t *first_batch; // of the clone, fetched while the file was staged; in the operation's arena
+  int64_t documents;         // in it, when it was adopted
   int64_t cloned, cloned_bytes, catchup, steady;
   int64_t section_began_ms;
   int32_t step_ms[RECEIVE_STEPS];

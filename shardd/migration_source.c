@@ -136,16 +136,6 @@ static bool prepare(struct operation *op, struct donation *d, struct error *err)
 
 // --- step 3 ---
 
-static void log_bounds(struct operation *op, struct donation *d, const char *what, const bson_t *counts) {
-  bson_t *details = arena_bson(op->arena);
-  BSON_APPEND_DOCUMENT(details, "min", d->doc.min);
-  BSON_APPEND_DOCUMENT(details, "max", d->doc.max);
-  BSON_APPEND_UTF8(details, "from", d->sh->name);
-  BSON_APPEND_UTF8(details, "to", d->request.to);
-  if (counts) BSON_APPEND_DOCUMENT(details, "counts", counts);
-  log_change_soon(op, d->sh, what, d->request.ns, details);
-}
-
 static void name_migration(struct donation *d) {
   bson_oid_t oid;
   char hex[25];
@@ -182,7 +172,7 @@ static bool start_recipient(struct operation *op, struct donation *d, struct err
 
 static bool start_clone(struct operation *op, struct donation *d, struct error *err) {
   name_migration(d);
-  log_bounds(op, d, "moveChunk.start", NULL);
+  donation_log(op, d, "moveChunk.start");
   if (!decision_begin(op, d->sh, &d->doc, d->request.wait_for_delete, d->key.pattern, err)) return false;
   d->documents_written = true;
   struct collection *c = store_collection_by_uuid(d->sh->node.store, d->doc.collection);
@@ -358,15 +348,6 @@ static void deliver(struct operation *op, struct donation *d) {
   migration_recover_soon(d->sh);
 }
 
-static void log_commit(struct operation *op, struct donation *d) {
-  bson_t *counts = arena_bson(op->arena);
-  BSON_APPEND_INT64(counts, "cloned", d->cloned);
-  BSON_APPEND_INT64(counts, "clonedBytes", d->cloned_bytes);
-  BSON_APPEND_INT64(counts, "catchup", d->catchup);
-  BSON_APPEND_INT64(counts, "steady", d->steady);
-  log_bounds(op, d, "moveChunk.commit", counts);
-}
-
 static bool wait_for_deletion(struct operation *op, struct donation *d, struct error *err) {
   if (!d->request.wait_for_delete) return true;
   forget(op, d);
@@ -397,7 +378,7 @@ static bool commit_on_config(struct operation *op, struct donation *d, struct er
     migration_recover_soon(d->sh);
     return error_prefix(err, "The migration is committed, but its decision could not be written");
   }
-  log_commit(op, d); // written while the recipient is told
+  donation_log_commit(op, d); // written while the recipient is told
   deliver(op, d);
   return wait_for_deletion(op, d, err);
 }
@@ -415,7 +396,7 @@ static void abort_migration(struct operation *op, struct donation *d) {
     deliver(op, d);
   else
     migration_recover_soon(d->sh);
-  log_bounds(op, d, "moveChunk.error", NULL);
+  donation_log(op, d, "moveChunk.error");
 }
 
 static void fail(struct operation *op, struct donation *d, const struct error *err) {
@@ -426,20 +407,6 @@ static void fail(struct operation *op, struct donation *d, const struct error *e
     d->sh->counters.donor_aborted_by_index_operation++;
   bool outcome_known = !d->commit_begun || d->doc.decision == DECISION_ABORTED;
   if (d->documents_written && outcome_known) abort_migration(op, d);
-}
-
-static void log_steps(struct operation *op, struct donation *d, const struct error *err) {
-  bson_t *details = arena_bson(op->arena);
-  for (int i = 0; i < d->steps; i++)
-    doc_append_num(details, arena_printf(op->arena, "step %d of %d", i + 1, MOVE_STEPS), d->step_ms[i]);
-  if (d->doc.min) BSON_APPEND_DOCUMENT(details, "min", d->doc.min);
-  if (d->doc.max) BSON_APPEND_DOCUMENT(details, "max", d->doc.max);
-  BSON_APPEND_UTF8(details, "to", d->request.to);
-  BSON_APPEND_UTF8(details, "from", d->sh->name);
-  bool committed = d->doc.decision == DECISION_COMMITTED;
-  BSON_APPEND_UTF8(details, "note", committed ? "success" : "aborted");
-  if (err->code) BSON_APPEND_UTF8(details, "errmsg", error_text(err, op->arena));
-  log_change_soon(op, d->sh, "moveChunk.from", d->request.ns, details);
 }
 
 static bool run_steps(struct operation *op, struct donation *d, struct error *err) {
@@ -487,7 +454,7 @@ static void end_migration(struct operation *op, void *donation) {
   struct donation *d = donation;
   struct migrations *m = d->sh->migrations;
   if (d->result.code) fail(op, d, &d->result);
-  if (d->steps > 0) log_steps(op, d, &d->result);
+  if (d->steps > 0) donation_log_steps(op, d, &d->result);
   op_parallel(op, 2, settle_branch, d);
   finish(op, d);
   m->donation = NULL; // the capture gets nothing any more; a fetch that still runs keeps the cloner alive

@@ -57,6 +57,11 @@ void donation_unref(struct donation *d);
 bool migration_bounds(struct operation *op, struct donation *d, struct collection *c, const struct routing *r,
                       struct error *err);
 
+// migration_rows.c: queues rows of config.changelog.
+void donation_log(struct operation *op, struct donation *d, const char *what); // moveChunk.start, moveChunk.error
+void donation_log_commit(struct operation *op, struct donation *d);
+void donation_log_steps(struct operation *op, struct donation *d, const struct error *err);
+
 // migration_decision.c: the donor's lines of the log (DESIGN section 6), each one entry.
 bool decision_begin(struct operation *op, struct shard *sh, const struct coordinator_doc *d, bool now,
                     const bson_t *key, struct error *err);

@@ -17,13 +17,13 @@
 #include "shardd/range_deleter.h"
 
 enum {
-  CLONE_FETCHES = 4,                     // batches in flight: some are written or made durable while one is fetched
+  CLONE_FETCHES = 6,                     // batches in flight: some are written or made durable while one is fetched
   SESSION_ENTRY_BYTES = 4 * 1024 * 1024, // of records that go with the adoption in one entry
 };
 
 // --- staging ---
 
-bool reception_stage(struct operation *op, struct reception *r, struct error *err) {
+static bool write_stage(struct operation *op, struct reception *r, struct error *err) {
   struct shard *sh = r->sh;
   struct range_deletion_doc task = {.ns = r->ns,
                                     .donor = r->from_shard,
@@ -41,6 +41,38 @@ bool reception_stage(struct operation *op, struct reception *r, struct error *er
   if (!local_put(&sh->node, w, RANGE_DELETIONS_NS, range_deletion_doc_make(op->arena, &task), err)) return false;
   r->file = file; // from here on there may be something to clean up
   return write_commit(op, w, err);
+}
+
+static const bson_t *fetch(struct operation *op, struct reception *r, const char *command, struct error *err) {
+  bson_t *cmd = arena_bson(op->arena);
+  bson_append_utf8(cmd, command, -1, r->ns, -1);
+  BSON_APPEND_UTF8(cmd, "sessionId", r->session_id);
+  const bson_t *reply = NULL;
+  // Not sent twice: what the donor has handed out it does not hand out again.
+  return peer_call(op, r->sh, r->from_shard, "admin", cmd, PEER_TIMEOUT_MS, false, &reply, err) ? reply : NULL;
+}
+
+struct staging {
+  struct reception *r;
+  bool staged;
+  struct error stage_error, fetch_error;
+};
+
+static void stage_branch(struct operation *op, size_t i, void *ctx) {
+  struct staging *s = ctx;
+  if (i == 0)
+    s->staged = write_stage(op, s->r, &s->stage_error);
+  else
+    s->r->first_batch = fetch(op, s->r, "_migrateClone", &s->fetch_error);
+}
+
+// The donor reads the first batch meanwhile.
+bool reception_stage(struct operation *op, struct reception *r, struct error *err) {
+  struct staging s = {.r = r};
+  op_parallel(op, 2, stage_branch, &s);
+  if (s.staged && r->first_batch) return true;
+  *err = s.staged ? s.fetch_error : s.stage_error;
+  return false;
 }
 
 // --- writing documents ---
@@ -182,15 +214,6 @@ static bool put_document(struct writer *x, const bson_t *doc, bool may_exist, st
 
 // --- the clone ---
 
-static const bson_t *fetch(struct operation *op, struct reception *r, const char *command, struct error *err) {
-  bson_t *cmd = arena_bson(op->arena);
-  bson_append_utf8(cmd, command, -1, r->ns, -1);
-  BSON_APPEND_UTF8(cmd, "sessionId", r->session_id);
-  const bson_t *reply = NULL;
-  // Not sent twice: what the donor has handed out it does not hand out again.
-  return peer_call(op, r->sh, r->from_shard, "admin", cmd, PEER_TIMEOUT_MS, false, &reply, err) ? reply : NULL;
-}
-
 static bool write_array(struct writer *x, const bson_t *array, bool may_exist, struct error *err) {
   bson_iter_t it;
   bson_iter_init(&it, array);
@@ -205,8 +228,9 @@ static bool write_array(struct writer *x, const bson_t *array, bool may_exist, s
 // Fetches and writes one batch; *more: whether the donor has others.
 static bool clone_batch(struct operation *op, struct reception *r, struct arena *scratch, bool *more,
                         struct error *err) {
-  const bson_t *reply = fetch(op, r, "_migrateClone", err);
+  const bson_t *reply = r->first_batch ? r->first_batch : fetch(op, r, "_migrateClone", err);
   bson_t objects;
+  r->first_batch = NULL;
   if (!reply) return false;
   if (!doc_doc(reply, "objects", &objects)) return error_set(err, ERR_NoSuchKey, "_migrateClone answered no objects");
   *more = doc_bool(reply, "more", false);
