@@ -1,6 +1,7 @@
 // A block of chunks: built once from items, searched by the encoded upper bounds.
 #include "common/sharding/chunk_block.h"
 
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,9 +9,11 @@
 
 uint64_t key_prefix8(struct key k) {
   uint64_t p = 0;
-  size_t n = k.len < 8 ? k.len : 8;
-  for (size_t i = 0; i < n; i++) p |= (uint64_t)k.data[i] << (56 - 8 * i);
-  return p;
+  if (k.len >= sizeof p)
+    memcpy(&p, k.data, sizeof p);
+  else if (k.len)
+    memcpy(&p, k.data, k.len); // zeros behind it
+  return be64toh(p);
 }
 
 // Adds an item to the block's summary of its shard (blocks of most collections have a handful of shards).
