@@ -172,6 +172,14 @@ static bool take_query(struct request *r, struct error *err) {
   return true;
 }
 
+// '$' is let through: what lies in a database named with it is for each command to refuse.
+static bool database_check(const char *db, struct error *err) {
+  enum { LONGEST = 63 };
+  size_t len = strlen(db);
+  if (len > 0 && len <= LONGEST && strcspn(db, "/\\. \"") == len) return true;
+  return error_set(err, ERR_InvalidNamespace, "Invalid database name: '%s'", db);
+}
+
 bool request_parse(struct request *r, const struct message *m, const char *db, struct error *err) {
   r->message = m;
   r->body = &m->body;
@@ -184,6 +192,7 @@ bool request_parse(struct request *r, const struct message *m, const char *db, s
     if (!take_field(r, &it, err)) return false;
   }
   if (!r->db) return error_set(err, 40571, "OP_MSG requests require a $db argument");
+  if (!database_check(r->db, err)) return false;
   if (r->has_txn_number && !r->has_lsid) {
     return error_set(err, ERR_InvalidOptions, "Transaction number requires a session ID to also be specified");
   }
