@@ -24,7 +24,7 @@ static bool find_in(struct store_file *f, uint32_t index_id, struct key key, uin
 
 // Through the ids file: the first row that is true.
 static bool find_in_ids(struct collection_core *c, struct key key, uint32_t *file, int64_t *rid) {
-  if (!ids_read(c)) return false;
+  if (!ids_read(c) || !ids_may_have(c->ids, key)) return false;
   sqlite3_stmt *s = ids_cursor(c->ids, IDS_FIND);
   bind_key(s, 1, key);
   c->ids->db.pins++;

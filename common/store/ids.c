@@ -23,7 +23,10 @@ static void before_commit(void *owner) {
 }
 
 static void closing(void *owner) {
-  finalize(owner);
+  struct ids *i = owner;
+  finalize(i);
+  buf_free(&i->highest);
+  i->highest_known = false;
 }
 
 void ids_init(struct ids *i, char *path) {
@@ -48,9 +51,30 @@ static void bind_row(sqlite3_stmt *s, struct key key, uint32_t file, int64_t rid
   sqlite3_bind_int64(s, 3, rid);
 }
 
+static struct key highest(const struct ids *i) {
+  return (struct key){i->highest.data, i->highest.len};
+}
+
+static void set_highest(struct ids *i, struct key key) {
+  buf_clear(&i->highest);
+  buf_add(&i->highest, key.data, key.len);
+}
+
+bool ids_may_have(struct ids *i, struct key key) {
+  if (!i->highest_known) {
+    sqlite3_stmt *s = db_prepare(&i->db, "SELECT key FROM ids ORDER BY key DESC LIMIT 1");
+    buf_clear(&i->highest);
+    if (db_step(&i->db, s)) set_highest(i, column_key(s, 0));
+    sqlite3_finalize(s);
+    i->highest_known = true;
+  }
+  return key_compare(key, highest(i)) <= 0;
+}
+
 void ids_put(struct ids *i, struct key key, uint32_t file, int64_t rid) {
   if (!i->insert) i->insert = db_prepare(&i->db, "INSERT INTO ids VALUES (?, ?, ?)");
   bind_row(i->insert, key, file, rid);
+  if (i->highest_known && key_compare(key, highest(i)) > 0) set_highest(i, key);
   if (!db_run_unique(&i->db, i->insert)) return;
   i->entries++;
   i->key_bytes += (int64_t)key.len;

@@ -15,6 +15,8 @@ struct ids {
   int64_t entries, key_bytes;
   bool changed;
   double dirty_pages;
+  struct buf highest; // no key is above it; only true while highest_known
+  bool highest_known;
   sqlite3_stmt *insert, *erase;
   sqlite3_stmt *idle[IDS_CURSOR_KINDS];
 };
@@ -25,6 +27,9 @@ bool ids_open(struct ids *i, bool create, struct error *err);
 // In a write transaction. Putting a row that is there and erasing one that is not do nothing.
 void ids_put(struct ids *i, struct key key, uint32_t file, int64_t rid);
 void ids_erase(struct ids *i, struct key key, uint32_t file, int64_t rid);
+
+// false: no row has the key, known without looking it up: _ids mostly grow.
+bool ids_may_have(struct ids *i, struct key key);
 
 // (key, file, rid) as columns 0, 1, 2. FORWARD: after (?1, ?2, ?3) and key below ?4; BACKWARD: before them and key from
 // ?4 on; FIND: of the key ?1.
