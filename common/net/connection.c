@@ -198,10 +198,11 @@ void connection_send_raw(struct connection *c, const void *data, size_t len) {
 
 // --- requests ---
 
-static void refuse(struct connection *c, int32_t response_to, int32_t opcode, const struct error *err) {
-  log_warn("NETWORK", "Bad message, closing the connection", "remote:s connectionId:l error:e", c->remote,
-           (int64_t)c->id, err);
-  c->ending = true;
+// `whole`: the message's bytes are all there and those of the next one come after it, so the connection can go on.
+static void refuse(struct connection *c, int32_t response_to, int32_t opcode, bool whole, const struct error *err) {
+  log_warn("NETWORK", whole ? "Bad message" : "Bad message, closing the connection", "remote:s connectionId:l error:e",
+           c->remote, (int64_t)c->id, err);
+  if (!whole) c->ending = true;
   bson_t reply = BSON_INITIALIZER;
   reply_error(&reply, err);
   send_message(c, response_to, opcode, 0, false, &reply);
@@ -214,7 +215,9 @@ static void answer(struct connection *c, struct operation *op) {
   struct message m;
   if (!message_parse(op->arena, c->request.data, c->request.len, &m, &err) ||
       (m.opcode == OP_REPLY && !error_set(&err, ERR_ProtocolError, "A reply cannot be answered"))) {
-    refuse(c, m.request_id, m.opcode, &err);
+    // A document nested too deeply is a mistake within one command; anything else says that the client speaks wrongly.
+    bool whole = m.opcode == OP_MSG && err.code == ERR_Overflow && !(m.flags & MSG_MORE_TO_COME);
+    refuse(c, m.request_id, m.opcode, whole, &err);
     return;
   }
   c->expects_reply = !(m.opcode == OP_MSG && m.flags & MSG_MORE_TO_COME);
@@ -254,7 +257,7 @@ static size_t feed(struct connection *c, const uint8_t *data, size_t len) {
   if (!frame_feed(&c->frame, data, len, &used, &err)) {
     int32_t id;
     memcpy(&id, c->frame.bytes.data + 4, sizeof id);
-    refuse(c, id, OP_MSG, &err);
+    refuse(c, id, OP_MSG, false, &err);
     return len; // what follows cannot be understood
   }
   if (frame_whole(&c->frame)) start_request(c);
