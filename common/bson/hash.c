@@ -1,13 +1,16 @@
 // The hash of hashed keys: MD5 over a canonical form.
+//
+// MD5_Init and its like are OpenSSL's older interface: EVP looks the algorithm up anew for each digest, which took most
+// of a key's time.
+#define OPENSSL_API_COMPAT 0x10100000L
 #include "common/bson/hash.h"
 
-#include <math.h>
+#include <openssl/md5.h>
 #include <string.h>
 
 #include "common/base/buf.h"
 #include "common/bson/compare.h"
 #include "common/bson/doc.h"
-#include "common/bson/md5.h"
 
 static void add_u64(struct buf *b, uint64_t v) {
   buf_add_u32le(b, (uint32_t)v);
@@ -91,5 +94,12 @@ int64_t bson_hash64(const bson_value_t *v, int32_t seed) {
   buf_add_u32le(&b, (uint32_t)seed);
   buf_add_u32le(&b, (uint32_t)value_canonical_type(v->value_type));
   add_value(&b, v);
-  return (int64_t)md5_first8(b.data, b.len);
+  MD5_CTX md5;
+  uint8_t digest[MD5_DIGEST_LENGTH];
+  (void)MD5_Init(&md5);
+  (void)MD5_Update(&md5, b.data, b.len);
+  (void)MD5_Final(digest, &md5);
+  uint64_t h = 0;
+  for (int i = 7; i >= 0; i--) h = h << 8 | digest[i];
+  return (int64_t)h;
 }
