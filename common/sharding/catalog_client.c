@@ -116,6 +116,7 @@ static bool is_newer(const struct chunk *a, const struct chunk *b) {
 // meanwhile: of two that overlap the newer one holds. (Nothing is missed: every change gets a lastmod behind the scan's
 // position.)
 static void drop_superseded(struct chunk_list *l) {
+  if (l->n == 0) return; // there is no array then
   qsort(l->chunks, l->n, sizeof *l->chunks, by_min);
   size_t kept = 0;
   for (size_t i = 0; i < l->n; i++) {
