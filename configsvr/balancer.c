@@ -22,7 +22,7 @@ static void *allocate(size_t size) {
   return p;
 }
 
-static struct balancer_order *order(struct balancer *b, int what) {
+static struct balancer_order *order(struct balancer *b, enum balancer_order_kind what) {
   struct balancer_order *o = allocate(sizeof *o);
   o->to = b->thread;
   o->what = what;

@@ -46,9 +46,11 @@ struct balancer_thread {
 void balancer_thread_run(void *arg);
 
 // Messages, posted to the thread's loop.
+enum balancer_order_kind { ORDER_START, ORDER_STOP, ORDER_WAKE, ORDER_WHERE, ORDER_ASK, ORDER_QUIT };
+
 struct balancer_order {
   struct balancer_thread *to;
-  enum { ORDER_START, ORDER_STOP, ORDER_WAKE, ORDER_WHERE, ORDER_ASK, ORDER_QUIT } what;
+  enum balancer_order_kind what;
   int64_t term;
   char *config;                       // START
   uint64_t number;                    // WHERE
