@@ -150,7 +150,7 @@ static int64_t staged_rid_of_id(const struct reception *r, struct collection *c,
 }
 
 // A document that the staged file has under a key of `doc` has lost it on the donor since: it comes again with the
-// changes, and goes for now.
+// changes, and is taken out until then.
 static bool displace(struct writer *x, const struct index *i, struct key key, int64_t rid, struct error *err) {
   struct buf name __attribute__((cleanup(buf_cleanup))) = {0};
   buf_add(&name, &i->id, sizeof i->id);
