@@ -37,15 +37,6 @@ static const bson_t *by_id(struct arena *a, const char *id) {
   return filter;
 }
 
-static struct routing *routing_new(const char *ns) {
-  struct arena *a = arena_new();
-  struct routing *r = arena_zalloc(a, sizeof *r);
-  r->arena = a;
-  r->refs = 1;
-  r->ns = arena_strdup(a, ns);
-  return r;
-}
-
 static bool read_chunks(struct operation *op, struct shard *sh, struct routing *r, struct error *err) {
   const bson_t **docs;
   size_t n = local_find(&sh->node, op->arena, arena_printf(op->arena, "config.cache.chunks.%s", r->ns),

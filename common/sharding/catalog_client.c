@@ -24,7 +24,7 @@ void routing_unref(struct routing *r) {
   arena_free(r->arena); // the routing itself lives in it
 }
 
-static struct routing *routing_new(const char *ns) {
+struct routing *routing_new(const char *ns) {
   struct arena *a = arena_new();
   struct routing *r = arena_zalloc(a, sizeof *r);
   r->arena = a;

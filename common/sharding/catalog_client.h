@@ -15,6 +15,8 @@ struct routing {
   struct arena *arena;
   size_t refs;
 };
+// An empty one, untracked until it is filled in; one reference, the caller's.
+struct routing *routing_new(const char *ns);
 struct routing *routing_ref(struct routing *r);
 void routing_unref(struct routing *r);
 
