@@ -1,7 +1,8 @@
 // The table of speed and footprint: each row beside its limit, measured in the same run on the same machine.
 //
-//   bench ROUTER_PORT SHARD1_PORT FOLDER STARTUP_MS RSS_KB        started by run.sh against a fresh cluster of two
-//   shards
+//   bench ROUTER_PORT SHARD1_PORT FOLDER STARTUP_MS RSS_KB [ROWS...]
+//
+// started by run.sh against a fresh cluster of two shards. ROWS: those to measure (see `groups`), all if none is named.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,24 +213,42 @@ static void routing_table(struct bench *b) {
   bson_destroy(&pattern);
 }
 
+static void move_small(struct bench *b) {
+  move(b, "small", 3784, "1 MB");
+}
+
+static void move_large(struct bench *b) {
+  move(b, "large", 484000, "128 MB");
+}
+
+static const struct {
+  const char *name;
+  void (*measure)(struct bench *b);
+} groups[] = {
+    {"table", routing_table}, {"reads", point_reads},     {"inserts", single_inserts},
+    {"bulk", bulk_inserts},   {"move-small", move_small}, {"move-large", move_large},
+};
+
+static bool chosen(const char *name, char *const *names, int n) {
+  for (int i = 0; i < n; i++)
+    if (!strcmp(names[i], name)) return true;
+  return n == 0;
+}
+
 int main(int argc, char **argv) {
-  if (argc != 6) give_up("usage: bench ROUTER_PORT SHARD1_PORT FOLDER STARTUP_MS RSS_KB");
+  if (argc < 6) give_up("usage: bench ROUTER_PORT SHARD1_PORT FOLDER STARTUP_MS RSS_KB [ROWS...]");
   struct bench b = {.router = atoi(argv[1]), .shard1 = atoi(argv[2]), .folder = argv[3], .arena = arena_new()};
   double startup = atof(argv[4]), rss = atof(argv[5]) / 1024;
   client_open(&b.client, b.router);
   printf("| what | ours | limit | ratio | wanted | met |\n| --- | --- | --- | --- | --- | --- |\n");
   row(&b, "idle cluster of four processes: up (ms)", startup, 1000, "ms", startup / 1000, 1, false);
   row(&b, "idle cluster: resident memory together (MB)", rss, 60, "MB", rss / 60, 1, false);
-  routing_table(&b);
   (void)client_json(&b.client, b.arena, "admin", "{\"balancerStop\":1}");
   (void)client_json(&b.client, b.arena, "admin", "{\"enableSharding\":\"bench\",\"primaryShard\":\"sh1\"}");
   (void)client_json(&b.client, b.arena, "admin", "{\"shardCollection\":\"bench.points\",\"key\":{\"k\":1}}");
   (void)insert_many(&b, "points", 0, 10000);
-  point_reads(&b);
-  single_inserts(&b);
-  bulk_inserts(&b);
-  move(&b, "small", 3784, "1 MB");
-  move(&b, "large", 484000, "128 MB");
+  for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+    if (chosen(groups[i].name, argv + 6, argc - 6)) groups[i].measure(&b);
   client_close(&b.client);
   arena_free(b.arena);
   printf("\n%d rows miss their bound\n", b.missed);

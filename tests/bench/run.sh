@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `make bench`: starts a cluster of its own, measures, ends it. BIN: where the daemons are (build).
+# `make bench`: starts a cluster of its own, measures, ends it. BIN: where the daemons are (build). ROWS: which rows, for
+# example ROWS="reads inserts"; the names are in bench.c.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bin=${BIN:-build}
@@ -26,4 +27,4 @@ rss=0
 for name in mongos cfg sh1 sh2; do
   rss=$((rss + $(awk '/^VmRSS/ { print $2 }' "/proc/$(cat "$folder/data/$name.pid")/status")))
 done
-"$bin/bench/bench" "$port" $((port + 2)) "$folder" "$startup" "$rss"
+"$bin/bench/bench" "$port" $((port + 2)) "$folder" "$startup" "$rss" ${ROWS:-}
