@@ -8,6 +8,8 @@
 #include "mongos/write_command.h"
 #include "mongos/write_commands.h"
 
+enum { UNKNOWN_FIELD = 40415 };
+
 struct bulk_op {
   enum write_kind kind;
   int64_t ns;            // number in nsInfo
@@ -46,9 +48,30 @@ static void copy_field(const bson_t *from, const char *field, bson_t *to, const 
   if (doc_get(from, field, &it)) bson_append_iter(to, as, -1, &it);
 }
 
+// A field that is not known is refused: to ignore a "sort" would change another document than the client meant.
+static bool check_fields(const bson_t *doc, enum write_kind kind, struct error *err) {
+  static const char *const known[][12] = {
+      [WRITE_INSERT] = {"insert", "document"},
+      [WRITE_UPDATE] = {"update", "filter", "sort", "multi", "updateMods", "upsert", "arrayFilters", "hint",
+                        "constants", "collation"},
+      [WRITE_DELETE] = {"delete", "filter", "multi", "hint", "collation"},
+  };
+  bson_iter_t it;
+  if (!bson_iter_init(&it, doc)) return error_set(err, ERR_InvalidBSON, "bulkWrite.ops holds an invalid document");
+  while (bson_iter_next(&it)) {
+    const char *const *field = known[kind];
+    while (*field != NULL && strcmp(*field, bson_iter_key(&it)) != 0) field++;
+    if (*field == NULL) {
+      return error_set(err, UNKNOWN_FIELD, "BSON field 'bulkWrite.%s.%s' is an unknown field.", known[kind][0],
+                       bson_iter_key(&it));
+    }
+  }
+  return true;
+}
+
 static bool read_op(struct bulk *b, const bson_t *doc, struct bulk_op *out, struct error *err) {
   static const char *const kinds[] = {"insert", "update", "delete"};
-  static const char *const same[] = {"hint", "collation", "arrayFilters", "upsert", NULL};
+  static const char *const same[] = {"hint", "collation", "arrayFilters", "upsert", "sort", NULL};
   struct arena *a = b->r->op->arena;
   bson_iter_t it;
   if (!bson_iter_init(&it, doc) || !bson_iter_next(&it))
@@ -57,6 +80,7 @@ static bool read_op(struct bulk *b, const bson_t *doc, struct bulk_op *out, stru
   while (kind < 3 && strcmp(bson_iter_key(&it), kinds[kind]) != 0) kind++;
   if (kind == 3) return error_set(err, ERR_BadValue, "Unrecognized bulkWrite op: %s", bson_iter_key(&it));
   *out = (struct bulk_op){.kind = (enum write_kind)kind, .ns = iter_i64(&it)};
+  if (!check_fields(doc, out->kind, err)) return false;
   if (out->ns < 0 || (size_t)out->ns >= b->n_ns) {
     return error_set(err, ERR_BadValue, "BulkWrite ops entry has an invalid nsInfo index: %" PRId64, out->ns);
   }
@@ -127,20 +151,20 @@ static void add_row(struct bulk *b, size_t index, const struct error *e, int64_t
   b->rows[b->n_rows++] = row;
 }
 
+// Rows in the order of the statements, as a driver reads them. What succeeded: inserts are all alike, an update or a
+// delete ran alone.
 static void add_rows(struct bulk *b, size_t from, size_t n, const struct write_result *x) {
-  bool is_update = b->ops[from].kind == WRITE_UPDATE;
-  for (size_t i = 0; i < x->n_errors; i++)
-    add_row(b, from + x->errors[i].index, &x->errors[i].error, 0, 0, is_update, NULL);
-  if (b->errors_only) return;
-  // Rows for what succeeded: an insert's are all alike, updates and deletes ran one by one.
-  size_t stop = b->ordered && x->n_errors > 0 ? x->errors[0].index : n;
-  bool *failed = arena_zalloc(b->r->op->arena, n * sizeof *failed);
-  for (size_t e = 0; e < x->n_errors; e++) failed[x->errors[e].index] = true;
-  for (size_t i = 0; i < stop; i++) {
-    if (failed[i]) continue;
-    bool insert = b->ops[from].kind == WRITE_INSERT;
-    const bson_value_t *id = x->n_upserted > 0 ? &x->upserted[0].id : NULL;
-    add_row(b, from + i, NULL, insert ? 1 : x->n, x->n_modified, is_update, id);
+  const struct error **failed = arena_zalloc(b->r->op->arena, n * sizeof *failed);
+  for (size_t e = 0; e < x->n_errors; e++) failed[x->errors[e].index] = &x->errors[e].error;
+  bool insert = b->ops[from].kind == WRITE_INSERT, update = b->ops[from].kind == WRITE_UPDATE;
+  const bson_value_t *id = x->n_upserted > 0 ? &x->upserted[0].id : NULL;
+  for (size_t i = 0; i < n; i++) {
+    if (failed[i] != NULL) {
+      add_row(b, from + i, failed[i], 0, 0, update, NULL);
+      if (b->ordered) return;
+    } else if (!b->errors_only) {
+      add_row(b, from + i, NULL, insert ? 1 : x->n, x->n_modified, update, id);
+    }
   }
 }
 

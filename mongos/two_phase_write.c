@@ -104,6 +104,8 @@ bool two_phase_write(struct request *r, const struct write_command *w, size_t op
   struct two_phase t = {.r = r, .w = w, .s = &w->statements[op], .p = p};
   if (!write_query_parse(w->kind, t.s, &t.q, err)) return false;
   struct filter_spec f = {.filter = &t.q.filter, .options = &t.q.statement, .command = w->base};
+  bson_t sort;
+  bool sorted = doc_doc(&t.q.statement, "sort", &sort) && !bson_empty(&sort);
   const bson_t *reply = NULL;
   const char *shard = NULL;
   if (r->has_txn_number && !probe(&t, &reply, &shard, err)) return false;
@@ -112,7 +114,7 @@ bool two_phase_write(struct request *r, const struct write_command *w, size_t op
       return error_set(err, ERR_WriteConflict, "the document that was found had changed at each of %d tries", tries);
     }
     struct found_document d;
-    if (!two_phase_find(r, p, &f, NULL, &d, err)) return false;
+    if (!two_phase_find(r, p, &f, sorted ? &sort : NULL, &d, err)) return false;
     if (!d.found && !t.q.upsert) return true; // nothing to do: n 0
     if (!d.found) {
       if (!upsert(&t, &f, &reply, &shard, err)) return false;

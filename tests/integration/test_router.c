@@ -131,6 +131,31 @@ static void batches_report_the_clients_numbers(void **state) {
   must(a, "shop", "{'delete':'c','deletes':[{'q':{'_id':{'$in':['n1','n2','n3']}},'limit':0}]}");
 }
 
+// Rows come in the order of the statements: a driver takes what stands before the first error as done.
+static void bulk_write_rows_are_in_order(void **state) {
+  bson_t reply;
+  assert_true(command(a, "admin", &reply,
+                      "{'bulkWrite':1,'nsInfo':[{'ns':'shop.c'}],'ops':[{'insert':0,'document':{'_id':'b1','k':1}},"
+                      "{'insert':0,'document':{'_id':0,'k':0}}]}"));
+  assert_int_equal(reply_i64(&reply, "cursor.firstBatch.0.idx"), 0);
+  assert_int_equal(reply_i64(&reply, "cursor.firstBatch.0.ok"), 1);
+  assert_int_equal(reply_i64(&reply, "cursor.firstBatch.1.idx"), 1);
+  assert_int_equal(reply_i64(&reply, "cursor.firstBatch.1.code"), 11000);
+  bson_destroy(&reply);
+  must(a, "shop", "{'delete':'c','deletes':[{'q':{'_id':'b1'},'limit':1}]}");
+}
+
+static void bulk_write_ignores_no_field(void **state) {
+  must(a, "admin",
+       "{'bulkWrite':1,'nsInfo':[{'ns':'shop.c'}],'ops':[{'update':0,'filter':{'k':{'$gte':100}},'sort':{'k':-1},"
+       "'updateMods':{'$set':{'last':1}}}]}");
+  assert_int_equal(count_documents(a, "shop", "c", "{\"last\":1,\"k\":399}"), 1);
+  assert_int_equal(count_documents(a, "shop", "c", "{\"last\":1}"), 1);
+  assert_int_equal(must_fail(a, "admin",
+                             "{'bulkWrite':1,'nsInfo':[{'ns':'shop.c'}],'ops':[{'delete':0,'filter':{},'limit':1}]}"),
+                   40415);
+}
+
 static void a_stale_router_is_still_right(void **state) {
   assert_int_equal(count_documents(b, "shop", "c", "{}"), DOCUMENTS);
   must(a, "admin", "{'split':'shop.c','middle':{'k':50}}");
@@ -161,6 +186,8 @@ int main(void) {
       cmocka_unit_test(cursors_belong_to_no_connection),
       cmocka_unit_test(writes_without_the_key_change_one_document),
       cmocka_unit_test(batches_report_the_clients_numbers),
+      cmocka_unit_test(bulk_write_rows_are_in_order),
+      cmocka_unit_test(bulk_write_ignores_no_field),
       cmocka_unit_test(a_stale_router_is_still_right),
       cmocka_unit_test(what_is_not_there_is_refused_by_name),
   };
