@@ -48,6 +48,7 @@ struct request {
   int64_t txn_number;
   enum read_mode read_mode;
   enum read_level read_level;
+  bool has_read_level; // it was given, not the default
   uint64_t after_cluster_time;
   int64_t max_time_ms;   // 0 = none
   const bson_t *comment; // {comment: <any value>}; NULL = none
@@ -95,9 +96,13 @@ bool dispatch_local(struct dispatcher *d, struct operation *op, const char *db, 
 void dispatcher_metrics(const struct dispatcher *d, bson_t *out); // metrics.commands of serverStatus
 void dispatcher_list(const struct dispatcher *d, bson_t *out);    // listCommands
 
-// Helpers for handlers. Unknown fields are ignored unless a handler says otherwise.
+// Helpers for handlers. Unknown fields were refused before (known_fields.h), but for commands that take any.
 // $readPreference's mode; FailedToParse.
 bool read_mode_parse(const bson_t *preference, enum read_mode *mode, struct error *err);
+// What a $readPreference must not say with this mode: tags of a primary, less than 90 seconds of staleness (160).
+bool read_preference_check(enum read_mode mode, const bson_t *preference, struct error *err);
+// The types and ranges of a writeConcern's fields: FailedToParse, TypeMismatch.
+bool request_check_write_concern(const bson_t *concern, struct error *err);
 bool request_needs_collection(const struct request *r,
                               struct error *err); // coll given and a valid name: InvalidNamespace 73
 bool request_required_doc(const struct request *r, const char *field, bson_t *out,

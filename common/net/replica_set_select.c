@@ -11,7 +11,6 @@ enum {
   LATENCY_WINDOW_MS = 15,
   HEARTBEAT_MS = 10000, // what staleness is reckoned with
   MAX_ATTEMPTS = 4,     // the first and three retries
-  MIN_STALENESS_SECONDS = 90,
 };
 
 static bool tags_match(const struct member *m, const bson_t *wanted) {
@@ -106,28 +105,9 @@ static const char *mode_name(enum read_mode mode) {
   return names[mode];
 }
 
-// What a $readPreference must not say. maxStalenessSeconds -1 means none, as the drivers have it.
-static bool check_preference(enum read_mode mode, const bson_t *preference, struct error *err) {
-  bson_iter_t it;
-  if (!preference) return true;
-  bool tags = doc_get(preference, "tags", &it), stale = doc_has(preference, "maxStalenessSeconds");
-  if (tags && !BSON_ITER_HOLDS_ARRAY(&it)) {
-    return error_set(err, ERR_TypeMismatch, "$readPreference.tags must be an array of documents");
-  }
-  int64_t seconds = doc_i64(preference, "maxStalenessSeconds", -1);
-  if (stale && seconds != -1 && mode == READ_PRIMARY) {
-    return error_set(err, ERR_BadValue, "maxStalenessSeconds cannot be used with the read preference mode 'primary'");
-  }
-  if (stale && seconds != -1 && seconds < MIN_STALENESS_SECONDS) {
-    return error_set(err, ERR_MaxStalenessOutOfRange, "maxStalenessSeconds value can not be less than %d",
-                     MIN_STALENESS_SECONDS);
-  }
-  return true;
-}
-
 bool replica_set_select(struct operation *op, struct replica_set *s, enum read_mode mode, const bson_t *preference,
                         const char **host, struct error *err) {
-  if (!check_preference(mode, preference, err)) return false;
+  if (preference && !read_preference_check(mode, preference, err)) return false;
   const struct member *m = choose(s, mode, preference);
   int64_t give_up = loop_now_ms(op->loop) + SELECT_TIMEOUT_MS;
   while (!m) {

@@ -54,44 +54,20 @@ static bool take_max_time(struct request *r, const bson_iter_t *it, struct error
   return true;
 }
 
-bool read_mode_parse(const bson_t *preference, enum read_mode *mode, struct error *err) {
-  static const char *const names[] = {"primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"};
-  const char *name = doc_str(preference, "mode", NULL);
-  if (!name) return error_set(err, ERR_FailedToParse, "$readPreference needs a string in 'mode'");
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    if (strcmp(name, names[i]) != 0) continue;
-    *mode = (enum read_mode)i;
-    return true;
-  }
-  return error_set(err, ERR_FailedToParse,
-                   "Could not parse $readPreference mode '%s'. Only the modes 'primary', 'primaryPreferred', "
-                   "'secondary', 'secondaryPreferred', and 'nearest' are supported.",
-                   name);
-}
-
 static bool take_read_preference(struct request *r, const bson_iter_t *it, struct error *err) {
   return take_doc(it, &r->has_read_preference, &r->read_preference, err) &&
-         read_mode_parse(&r->read_preference, &r->read_mode, err);
+         read_mode_parse(&r->read_preference, &r->read_mode, err) &&
+         read_preference_check(r->read_mode, &r->read_preference, err);
 }
 
 static bool take_read_concern(struct request *r, const bson_iter_t *it, struct error *err) {
-  static const char *const names[] = {"local", "available", "majority", "linearizable", "snapshot"};
   bson_t doc;
-  if (!take_doc(it, &r->has_read_concern, &doc, err)) return false;
-  (void)doc_timestamp(&doc, "afterClusterTime", &r->after_cluster_time);
-  bson_iter_t level;
-  if (!doc_get(&doc, "level", &level)) return true;
-  if (!BSON_ITER_HOLDS_UTF8(&level)) {
-    return error_set(err, ERR_TypeMismatch, "BSON field 'readConcern.level' is the wrong type, expected type 'string'");
-  }
-  const char *name = bson_iter_utf8(&level, NULL);
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    if (strcmp(name, names[i]) != 0) continue;
-    r->read_level = (enum read_level)i;
-    return true;
-  }
-  return error_set(err, ERR_BadValue, "Enumeration value '%s' for field 'readConcern.level' is not a valid value.",
-                   name);
+  return take_doc(it, &r->has_read_concern, &doc, err) && request_take_read_concern(r, &doc, err);
+}
+
+static bool take_write_concern(struct request *r, const bson_iter_t *it, struct error *err) {
+  return take_doc(it, &r->has_write_concern, &r->write_concern, err) &&
+         request_check_write_concern(&r->write_concern, err);
 }
 
 static bool take_comment(struct request *r, const bson_iter_t *it) {
@@ -127,7 +103,7 @@ static bool take_field(struct request *r, const bson_iter_t *it, struct error *e
     return true;
   case 'm': return strcmp(name, "maxTimeMS") != 0 || take_max_time(r, it, err);
   case 'r': return strcmp(name, "readConcern") != 0 || take_read_concern(r, it, err);
-  case 'w': return strcmp(name, "writeConcern") != 0 || take_doc(it, &r->has_write_concern, &r->write_concern, err);
+  case 'w': return strcmp(name, "writeConcern") != 0 || take_write_concern(r, it, err);
   case 's':
     if (!strcmp(name, "startTransaction")) r->autocommit_given = true;
     return strcmp(name, "shardVersion") != 0 || take_doc(it, &r->has_shard_version, &r->shard_version, err);

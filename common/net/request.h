@@ -11,4 +11,7 @@ bool request_parse(struct request *r, const struct message *m, const char *db, s
 // Stable API: whether the command may be used with the apiVersion and apiStrict that the request carries.
 bool request_check_api(const struct request *r, struct error *err);
 
+// Concerns (request_concern.c). What a readConcern says goes into the request.
+bool request_take_read_concern(struct request *r, const bson_t *concern, struct error *err);
+
 #endif

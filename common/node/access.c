@@ -9,6 +9,13 @@
 
 bool node_read_concern(struct request *r, struct error *err) {
   struct node *n = request_node(r);
+  if (r->after_cluster_time > n->clock.time) {
+    return error_set(err, ERR_InvalidOptions,
+                     "readConcern afterClusterTime value must not be greater than the current clusterTime. Requested "
+                     "clusterTime: { ts: Timestamp(%u, %u) }; current clusterTime: { ts: Timestamp(%u, %u) }",
+                     (unsigned)(r->after_cluster_time >> 32), (unsigned)r->after_cluster_time,
+                     (unsigned)(n->clock.time >> 32), (unsigned)n->clock.time);
+  }
   if (r->after_cluster_time && !repl_wait_applied(r->op, n->repl, r->after_cluster_time, err)) return false;
   switch (r->read_level) {
   case LEVEL_SNAPSHOT:
@@ -67,6 +74,15 @@ bool node_still(struct node *n, const struct access *x, bool write, struct error
   return !n->hooks.still || n->hooks.still(n->hooks.ctx, x, write, err);
 }
 
+static void append_concern(const struct request *r, bson_t *info) {
+  bson_t concern;
+  BSON_APPEND_DOCUMENT_BEGIN(info, "writeConcern", &concern);
+  bson_concat(&concern, &r->write_concern);
+  if (!doc_has(&r->write_concern, "wtimeout")) BSON_APPEND_INT32(&concern, "wtimeout", 0);
+  if (!doc_has(&r->write_concern, "provenance")) BSON_APPEND_UTF8(&concern, "provenance", "clientSupplied");
+  bson_append_document_end(info, &concern);
+}
+
 void node_write_concern(struct request *r, uint64_t index, bson_t *reply) {
   struct node *n = request_node(r);
   if (!r->has_write_concern) return;
@@ -80,7 +96,8 @@ void node_write_concern(struct request *r, uint64_t index, bson_t *reply) {
   BSON_APPEND_UTF8(&doc, "errmsg", err.message);
   bson_t info;
   BSON_APPEND_DOCUMENT_BEGIN(&doc, "errInfo", &info);
-  BSON_APPEND_DOCUMENT(&info, "writeConcern", &r->write_concern);
+  if (err.code == ERR_WriteConcernFailed) BSON_APPEND_BOOL(&info, "wtimeout", true);
+  append_concern(r, &info);
   bson_append_document_end(&doc, &info);
   bson_append_document_end(reply, &doc);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/bson/doc.h"
+#include "common/node/initiation.h"
 #include "common/node/internal.h"
 
 static bool initiate_run(struct request *r, bson_t *reply, struct error *err) {
@@ -56,10 +57,27 @@ static bool sync_from_run(struct request *r, bson_t *reply, struct error *err) {
   return error_set(err, ERR_CommandNotSupported, "replSetSyncFrom is not supported: members follow the primary");
 }
 
+static bool refused_run(struct request *r, bson_t *reply, struct error *err) {
+  return error_set(err, ERR_CommandNotSupported, "%s is not supported by shardlet", r->name);
+}
+
 // --- between the members of a set ---
+
+// Makes the log reach a time that another set gave out, when it has not yet; without one it adds an entry.
+static bool oplog_note_run(struct request *r, bson_t *reply, struct error *err) {
+  struct node *n = request_node(r);
+  bson_t data;
+  uint64_t ts = 0;
+  if (!request_required_doc(r, "data", &data, err)) return false;
+  if (!doc_timestamp(r->body, "maxClusterTime", &ts)) ts = cluster_clock_tick(&n->clock);
+  cluster_clock_advance(&n->clock, ts);
+  if (ts > n->clock.time) return error_set(err, ERR_InvalidOptions, "maxClusterTime is too far in the future");
+  return repl_reach_time(r->op, n->repl, ts, err);
+}
 
 static bool is_self_run(struct request *r, bson_t *reply, struct error *err) {
   repl_identity(request_node(r)->repl, reply);
+  initiation_describe(request_node(r)->own->initiation, reply);
   return true;
 }
 
@@ -85,6 +103,12 @@ const struct command node_repl_commands[] = {
     {"replSetFreeze", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, freeze_run,
      "keeps this member from being elected for a time"},
     {"replSetSyncFrom", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, sync_from_run, "refused"},
+    {"replSetMaintenance", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, refused_run, "refused"},
+    {"replSetStepUp", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, refused_run, "refused"},
+    {"replSetAbortPrimaryCatchUp", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, refused_run, "refused"},
+    {"replSetResizeOplog", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, refused_run, "refused"},
+    {"replSetGetRBID", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, refused_run, "refused: nothing is ever rolled back"},
+    {"appendOplogNote", NULL, CMD_ADMIN_ONLY | CMD_WRITE, oplog_note_run, "makes the log reach a cluster time"},
     {"_isSelf", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE | CMD_INTERNAL, is_self_run, "which member answers here"},
     {"_raftBootstrap", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE | CMD_INTERNAL, bootstrap_run,
      "joins this member to a set"},

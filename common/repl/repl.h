@@ -78,8 +78,11 @@ bool repl_wait_primary(struct operation *op, struct repl *r, struct error *err);
 // past.
 bool repl_barrier(struct operation *op, struct repl *r, struct error *err);
 bool repl_wait_applied(struct operation *op, struct repl *r, uint64_t ts, struct error *err); // afterClusterTime
-// {w, j, wtimeout} after a write at `index`: w 1 and "majority" hold already; larger numbers wait. false:
-// writeConcernError in err.
+// Of the internal command appendOplogNote: on a primary, makes sure that an entry of this time or later is applied.
+bool repl_reach_time(struct operation *op, struct repl *r, uint64_t ts, struct error *err);
+// {w, j, wtimeout} after a write at `index`: w 1 and "majority" hold already; larger numbers, tags {tag: n} and the
+// names of settings.getLastErrorModes wait. false: writeConcernError in err; 64 when wtimeout passed, 100 when the set
+// has not so many members, 79 for an unknown name.
 bool repl_wait_write_concern(struct operation *op, struct repl *r, uint64_t index, const bson_t *write_concern,
                              struct error *err);
 

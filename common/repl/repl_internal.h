@@ -3,10 +3,10 @@
 //   repl.c       start and stop          drive.c    consensus and log: events in, updates out; applying
 //   roles.c      who leads, stepping up  config.c   the configuration document and its rules
 //   initiate.c   a new set               status.c   hello and replSetGetStatus
-//   waits.c      barriers, concerns      pacing.c   snapshots, cutting the log; reading the log
+//   waits.c      barriers, times         pacing.c   snapshots, cutting the log; reading the log
 //   write.c, proposal.c, locks.c         the primary's side of writing
 //   standing.c   priority, freeze, step down     membership.c  adding and removing members
-//   transport.c  raft's messages between members
+//   transport.c  raft's messages between members    write_concern.c  what members have what was written
 #ifndef SHARDLET_REPL_REPL_INTERNAL_H
 #define SHARDLET_REPL_REPL_INTERNAL_H
 
@@ -117,6 +117,10 @@ void membership_start(struct repl *r);
 
 // --- waits.c ---
 uint64_t waits_propose_barrier(struct repl *r); // its index; 0: not the leader
+uint64_t waits_propose_noop(struct repl *r);    // the same; an entry with a time of its own
+
+// --- status.c ---
+const char *status_primary(const struct repl *r); // the primary's address; NULL = unknown now
 
 // --- standing.c ---
 void standing_hand_over(struct repl *r); // to whoever is best and has caught up, if there is one

@@ -23,13 +23,14 @@ static const char *host_of(const struct repl *r, uint64_t id) {
   return m ? m->address : NULL;
 }
 
+const char *status_primary(const struct repl *r) {
+  if (r->state == MEMBER_PRIMARY) return repl_is_primary(r) ? r->self : NULL;
+  return r->known_leader == r->id ? NULL : host_of(r, r->known_leader); // it may be stepping up still
+}
+
 static void append_primary(const struct repl *r, bson_t *reply) {
-  if (r->state == MEMBER_PRIMARY) {
-    BSON_APPEND_UTF8(reply, "primary", r->self);
-    return;
-  }
-  const char *leader = r->known_leader == r->id ? NULL : host_of(r, r->known_leader); // it may be stepping up still
-  if (leader) BSON_APPEND_UTF8(reply, "primary", leader);
+  const char *primary = status_primary(r);
+  if (primary) BSON_APPEND_UTF8(reply, "primary", primary);
 }
 
 // --- hello ---

@@ -1,8 +1,14 @@
-// Waiting for what is applied: barriers, times, write concerns.
+// Waiting for what is applied: barriers and times.
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/bson/doc.h"
 #include "common/repl/repl_internal.h"
-#include "common/repl/transport.h"
+
+enum {
+  REPLICATION_MS = 20, // what a secondary may be behind, usually: nobody is asked before
+  ASK_AGAIN_MS = 500,
+  ASK_TIMEOUT_MS = 2000,
+};
 
 static bool not_primary(const struct repl *r, struct error *err) {
   if (r->stopping) return error_set(err, ERR_ShutdownInProgress, "this member is shutting down");
@@ -39,7 +45,7 @@ bool repl_barrier(struct operation *op, struct repl *r, struct error *err) {
   }
 }
 
-static bool propose_noop(struct repl *r) {
+uint64_t waits_propose_noop(struct repl *r) {
   struct change_list list;
   changes_init(&list);
   change_noop(&list);
@@ -48,63 +54,54 @@ static bool propose_noop(struct repl *r) {
   uint64_t index = consensus_propose(r->consensus, drive_now(), e);
   entry_unref(e);
   changes_cleanup(&list);
-  return index != 0;
+  return index;
+}
+
+// A secondary's primary may be idle and never get to a time that another set gave out: it is told of it.
+static void ask_for_time(struct operation *op, struct repl *r, uint64_t ts) {
+  const char *primary = status_primary(r);
+  if (!primary || !r->remotes) return;
+  bson_t body = BSON_INITIALIZER, data;
+  BSON_APPEND_INT32(&body, "appendOplogNote", 1);
+  doc_append_ts(&body, "maxClusterTime", ts);
+  BSON_APPEND_DOCUMENT_BEGIN(&body, "data", &data);
+  BSON_APPEND_UTF8(&data, "reason", "a read waits for this time");
+  bson_append_document_end(&body, &data);
+  struct remote_command cmd = {.db = "admin", .body = &body, .timeout_ms = ASK_TIMEOUT_MS};
+  const bson_t *reply;
+  struct error err;
+  const char *host = arena_strdup(op->arena, primary);
+  if (!remote_call(op, r->remotes, host, &cmd, &reply, &err) && r->last.ts < ts)
+    log_debug("REPL", "The primary did not take a time over", "host:s error:e", host, &err);
+  bson_destroy(&body);
 }
 
 bool repl_wait_applied(struct operation *op, struct repl *r, uint64_t ts, struct error *err) {
   if (!r->consensus) return not_primary(r, err);
+  int64_t ask_at = loop_now_ms(op->loop) + REPLICATION_MS;
   bool proposed = false;
   while (r->last.ts < ts) {
-    // A time that another shard gave out: an idle primary gets there with an entry that does nothing.
-    if (!proposed && repl_is_primary(r)) {
+    bool primary = repl_is_primary(r), timed_out = false;
+    if (primary && !proposed) {
       cluster_clock_advance(r->clock, ts);
-      proposed = propose_noop(r);
+      proposed = waits_propose_noop(r) != 0;
     }
-    if (!event_wait(op, &r->progressed, err)) return false;
+    if (!primary && loop_now_ms(op->loop) >= ask_at) {
+      ask_for_time(op, r, ts);
+      ask_at = loop_now_ms(op->loop) + ASK_AGAIN_MS;
+      if (!op_check(op, err)) return false;
+      continue;
+    }
+    if (r->stopping) return not_primary(r, err);
+    int64_t wait = primary ? ASK_AGAIN_MS : ask_at - loop_now_ms(op->loop);
+    if (!event_wait_for(op, &r->progressed, wait, &timed_out, err) && !timed_out) return false;
   }
   return op_check(op, err);
 }
 
-// How many members have applied what is at `index`, as they told last.
-static size_t members_with(const struct repl *r, uint64_t index) {
-  const struct members *m = consensus_members(r->consensus);
-  size_t n = r->applied >= index;
-  for (size_t i = 0; i < m->n; i++) {
-    const struct report *told = m->list[i].id == r->id ? NULL : transport_report(r->transport, m->list[i].id);
-    n += told && told->applied >= index;
-  }
-  return n;
-}
-
-static bool wait_for_members(struct operation *op, struct repl *r, uint64_t index, int64_t w, int64_t timeout_ms,
-                             struct error *err) {
-  int64_t end = timeout_ms > 0 ? loop_now_ms(op->loop) + timeout_ms : OPERATION_NO_DEADLINE;
-  while ((int64_t)members_with(r, index) < w) {
-    bool timed_out = false;
-    int64_t left = end == OPERATION_NO_DEADLINE ? HEARTBEAT_MS : end - loop_now_ms(op->loop);
-    if (left <= 0) return error_set(err, ERR_WriteConcernFailed, "waiting for replication timed out");
-    if (!event_wait_for(op, &r->progressed, left < HEARTBEAT_MS ? left : HEARTBEAT_MS, &timed_out, err) && !timed_out)
-      return false;
-    if (r->stopping) return not_primary(r, err);
-  }
-  return true;
-}
-
-bool repl_wait_write_concern(struct operation *op, struct repl *r, uint64_t index, const bson_t *write_concern,
-                             struct error *err) {
-  bson_value_t w;
-  if (!r->consensus || !doc_value(write_concern, "w", &w)) return true;
-  if (w.value_type == BSON_TYPE_UTF8) {
-    if (!strcmp(w.value.v_utf8.str, "majority")) return true; // what is applied is committed
-    return error_set(err, ERR_UnknownReplWriteConcern,
-                     "No write concern mode named '%s' found in replica set configuration", w.value.v_utf8.str);
-  }
-  if (!value_is_number(&w)) return error_set(err, ERR_FailedToParse, "w has to be a number or a string");
-  int64_t n = value_i64(&w);
-  if (n <= 1) return true;
-  if (n > (int64_t)config_members(r->config))
-    return error_set(err, ERR_UnsatisfiableWriteConcern, "Not enough data-bearing nodes");
-  return wait_for_members(op, r, index, n, doc_i64(write_concern, "wtimeout", 0), err);
+bool repl_reach_time(struct operation *op, struct repl *r, uint64_t ts, struct error *err) {
+  if (!repl_is_primary(r)) return not_primary(r, err);
+  return repl_wait_applied(op, r, ts, err);
 }
 
 struct optime repl_last_applied(const struct repl *r) {
