@@ -238,9 +238,20 @@ void cache_flush_soon(struct shard *sh, const char *ns) {
   background_start(sh, "cacheWriter", flush_in_background, f);
 }
 
+// Whether the row says what is known. A secondary forgets what it knows whenever the row is written, and asks for it to
+// be written when it knows nothing: what is there already must not be written again.
+static bool database_is_cached(struct shard *sh, struct arena *a, const char *db, const struct db_metadata *d) {
+  const bson_t *row;
+  if (!local_find_one(&sh->node, a, CACHE_DATABASES_NS, by_id(a, db), &row)) return !d->exists;
+  bson_t doc;
+  struct database_version v;
+  return d->exists && !strcmp(doc_str(row, "primary", ""), d->primary) && doc_doc(row, "version", &doc) &&
+         database_version_parse(&doc, &v, NULL) && database_version_equal(&v, &d->version);
+}
+
 bool cache_flush_database(struct operation *op, struct shard *sh, const char *db, struct error *err) {
   const struct db_metadata *d = metadata_database(sh->metadata, db);
-  if (!d) return true;
+  if (!d || database_is_cached(sh, op->arena, db, d)) return true;
   bson_value_t id = value_str(db);
   if (!d->exists) return local_delete_now(op, &sh->node, CACHE_DATABASES_NS, &id, err);
   bson_t *row = arena_bson(op->arena);

@@ -83,13 +83,21 @@ void range_deleter_load(struct range_deleter *d) {
   event_signal(&d->changed);
 }
 
+// On a secondary the deletions come whoever reads. The range is ready to be deleted: it has moved away for good, so a
+// table known before that must not be read by any more. The primary is about to delete: who reads by such a table ends.
+static void follow_primary(struct range_deleter *d, const struct range_task *t, bool was_ready) {
+  if (!was_ready && !t->doc.pending) metadata_invalidate(d->sh->metadata, t->doc.ns);
+  if (t->doc.processing) metadata_end_older_users(d->sh->metadata, t->doc.ns, t->min, t->max);
+}
+
 void range_deleter_applied(struct range_deleter *d, const bson_value_t *id, const bson_t *doc) {
   if (id->value_type != BSON_TYPE_BINARY || id->value.v_binary.data_len != 16) return;
   if (doc) {
-    register_doc(d, doc);
     const struct range_task *t = map_get(d->tasks, id->value.v_binary.data, 16);
-    if (t && t->doc.processing && !repl_is_primary(d->sh->node.repl))
-      metadata_end_older_users(d->sh->metadata, t->doc.ns, t->min, t->max);
+    bool was_ready = t && !t->doc.pending;
+    register_doc(d, doc);
+    t = map_get(d->tasks, id->value.v_binary.data, 16);
+    if (t && !repl_is_primary(d->sh->node.repl)) follow_primary(d, t, was_ready);
   } else {
     struct range_task *t = map_remove(d->tasks, id->value.v_binary.data, 16);
     if (t) free_task(t);
