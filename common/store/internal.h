@@ -94,7 +94,8 @@ struct removal { // files to unlink once the catalog that forgot them is durable
 };
 
 struct store {
-  char *dbpath, *role;
+  char *base, *dbpath; // the data directory; the generation in it that counts (copy.h)
+  char *role;
   int lock_fd;
   struct db_limits limits;
   struct db catalog, internal;
@@ -122,9 +123,16 @@ struct store {
   struct mutex maintenance; // one of store_tick() and store_snapshot() at a time
   struct removal *removals, **removals_end;
   int64_t cache_tuned_ms;
+  uint64_t copies;     // temporary files made
   bool stale_ids;      // the catalog has rows of them
   struct purge *purge; // the pass that is on its way
 };
+
+// --- the store itself (store.c) ---
+struct store *store_alloc(const char *base, uint64_t generation, const char *role); // not loaded
+void store_place(struct store *s, uint64_t generation);                             // its paths
+bool store_load(struct store *s, struct error *err);
+void store_free(struct store *s); // databases that are still open are closed as they are
 
 // --- open databases (open_files.c) ---
 void store_add_db(struct store *s, struct db *d);
@@ -234,6 +242,8 @@ struct removal *removal_take(struct store *s, uint64_t durable);
 void removal_unlink(const struct removal *list);
 void removal_free(struct removal *list);
 bool directory_has_data(const char *dbpath);
+bool store_is_directory(const char *name); // of a collection
+bool store_is_file(const char *name);      // a database in one
 void remove_unknown_files(struct store *s);
 void remove_unknown_tables(struct store *s);     // of internal.sqlite
 uint64_t unknown_files_applied(struct store *s); // the highest index any file that the catalog does not know has

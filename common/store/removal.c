@@ -111,6 +111,17 @@ static bool parse_file(const char *name, uint32_t *id, bool *database) {
   return *database || strcmp(rest, "-wal") == 0 || strcmp(rest, "-shm") == 0 || strcmp(rest, "-journal") == 0;
 }
 
+bool store_is_directory(const char *name) {
+  uint8_t uuid[16];
+  return parse_uuid(name, uuid);
+}
+
+bool store_is_file(const char *name) {
+  uint32_t id;
+  bool database;
+  return parse_file(name, &id, &database) && database;
+}
+
 struct walk {
   struct store *store;
   void (*fn)(struct walk *w, const uint8_t uuid[16], uint32_t id, bool database, const char *path);

@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/store/copy.h"
 #include "common/store/internal.h"
 
 enum { DEFAULT_CACHE = 64 << 20, DEFAULT_OPEN_FILES = 256, LEAST_OPEN_FILES = 4 };
@@ -36,7 +37,7 @@ static bool check_directory(const char *path, struct error *err) {
 // Held as long as the descriptor is open; it goes with the process, however that ends.
 static bool lock_directory(struct store *s, struct error *err) {
   char *path = NULL;
-  if (asprintf(&path, "%s/store.lock", s->dbpath) < 0) abort();
+  if (asprintf(&path, "%s/store.lock", s->base) < 0) abort();
   s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   bool locked = s->lock_fd >= 0 && flock(s->lock_fd, LOCK_EX | LOCK_NB) == 0;
   if (locked) {
@@ -50,7 +51,7 @@ static bool lock_directory(struct store *s, struct error *err) {
     if (n > 0) pid[strcspn(pid, "\n")] = 0;
     error_set(err, ERR_LockBusy,
               "%s: the data directory is in use by another process (pid %s): stop it, or choose another --dbpath",
-              s->dbpath, pid[0] ? pid : "unknown");
+              s->base, pid[0] ? pid : "unknown");
   } else {
     error_set(err, ERR_InvalidPath, "%s: user %ld cannot open the lock file: %s", path, (long)geteuid(),
               strerror(errno));
@@ -108,7 +109,7 @@ static void take_maximum(uint64_t *to, uint64_t n) {
   if (n > *to) *to = n;
 }
 
-static bool load(struct store *s, struct error *err) {
+bool store_load(struct store *s, struct error *err) {
   bool fresh = !directory_has_data(s->dbpath); // or a first start that a crash ended
   if (!catalog_open(s, fresh, err) || !open_internal(s, err) || !catalog_load(s, err)) return false;
   s->sessions = sessions_load(s);
@@ -139,8 +140,7 @@ static bool free_core(void *ctx, const void *key, size_t len, void *value) {
   return true;
 }
 
-// Frees everything; databases that are still open are closed as they are.
-static void store_free(struct store *s) {
+void store_free(struct store *s) {
   if (s->by_uuid) map_each(s->by_uuid, free_core, NULL);
   struct removal *rest = removal_take(s, UINT64_MAX);
   removal_free(rest);
@@ -156,9 +156,44 @@ static void store_free(struct store *s) {
   arena_free(s->arena);
   free(s->touched);
   if (s->lock_fd >= 0) (void)close(s->lock_fd);
+  free(s->base);
   free(s->dbpath);
   free(s->role);
   free(s);
+}
+
+struct store *store_alloc(const char *base, uint64_t generation, const char *role) {
+  struct store *s = calloc(1, sizeof *s);
+  if (!s) abort();
+  s->base = strdup(base);
+  s->role = strdup(role);
+  s->lock_fd = -1;
+  s->limits = db_default_limits;
+  s->cache_bytes = DEFAULT_CACHE;
+  s->max_open = DEFAULT_OPEN_FILES;
+  s->by_ns = map_new();
+  s->by_uuid = map_new();
+  s->files = map_new();
+  s->arena = arena_new();
+  store_place(s, generation);
+  return s;
+}
+
+void store_place(struct store *s, uint64_t generation) {
+  free(s->dbpath);
+  db_free(&s->catalog);
+  db_free(&s->internal);
+  s->dbpath = store_generation_path(s->base, generation);
+  s->catalog = (struct db){.path = join(s->dbpath, "catalog.sqlite")};
+  s->internal = (struct db){.path = join(s->dbpath, "internal.sqlite")};
+}
+
+static bool find_generation(struct store *s, const struct store_options *o, struct error *err) {
+  uint64_t generation = 0;
+  if (o->generation && !o->generation(o->dbpath, &generation, err)) return false;
+  store_generation_keep(o->dbpath, generation);
+  if (generation) store_place(s, generation);
+  return true;
 }
 
 struct store *store_open(const struct store_options *o, struct error *err) {
@@ -166,22 +201,11 @@ struct store *store_open(const struct store_options *o, struct error *err) {
   // SQLite's counters of memory, which nobody reads, cost a mutex of the process at every allocation. Refused without
   // harm when SQLite is in use already.
   (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
-  struct store *s = calloc(1, sizeof *s);
-  if (!s) abort();
-  s->dbpath = strdup(o->dbpath);
-  s->role = strdup(o->role);
-  s->lock_fd = -1;
-  s->limits = db_default_limits;
-  s->cache_bytes = o->cache_bytes ? o->cache_bytes : DEFAULT_CACHE;
-  s->max_open = o->max_open_files ? o->max_open_files : DEFAULT_OPEN_FILES;
+  struct store *s = store_alloc(o->dbpath, 0, o->role);
+  if (o->cache_bytes) s->cache_bytes = o->cache_bytes;
+  if (o->max_open_files) s->max_open = o->max_open_files;
   if (s->max_open < LEAST_OPEN_FILES) s->max_open = LEAST_OPEN_FILES;
-  s->by_ns = map_new();
-  s->by_uuid = map_new();
-  s->files = map_new();
-  s->arena = arena_new();
-  s->catalog.path = join(s->dbpath, "catalog.sqlite");
-  s->internal.path = join(s->dbpath, "internal.sqlite");
-  if (lock_directory(s, err) && load(s, err)) return s;
+  if (lock_directory(s, err) && find_generation(s, o, err) && store_load(s, err)) return s;
   store_free(s);
   return NULL;
 }

@@ -38,6 +38,8 @@ struct store_options {
   const char *role;      // "shardd", "configsvr": refused when the directory belongs to the other
   size_t cache_bytes;    // over all open files; 0 = 64 MiB
   size_t max_open_files; // 0 = 256
+  // Which generation of the directory counts (copy.h); called once the directory is locked. NULL: the first.
+  bool (*generation)(const char *dbpath, uint64_t *out, struct error *err);
 };
 
 // Opens or creates a directory. err (one line each, with the path and what to do): not there, not writable (with the
