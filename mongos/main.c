@@ -19,11 +19,11 @@ static const struct option own_options[] = {
      .type = OPTION_STRING,
      .yaml = "sharding.configDB",
      .argument = "SET/HOSTS",
-     .help = "the config servers, as cfg/host:port,host:port (required)"},
+     .help = "config servers: cfg/host:port,host:port (required)"},
     {.name = "addShards",
      .type = OPTION_STRING,
      .argument = "LIST",
-     .help = "add these shards at start: \"sh1/host:port;sh2/host:port\""},
+     .help = "shards to add: \"sh1/host:port;sh2/host:port\""},
     {.name = NULL},
 };
 

@@ -219,7 +219,7 @@ const char *options_help(struct arena *a, const char *program, const char *summa
     char left[64];
     (void)snprintf(left, sizeof left, "--%s%s%s", opt->name, opt->argument ? " " : "",
                    opt->argument ? opt->argument : "");
-    buf_printf(&text, "  %-30s %s\n", left, opt->help);
+    buf_printf(&text, "  %-26s %s\n", left, opt->help);
   }
   return arena_strdup(a, buf_str(&text));
 }

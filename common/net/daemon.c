@@ -25,7 +25,7 @@ static const struct option shared_options[] = {
      .type = OPTION_INT,
      .yaml = "net.port",
      .argument = "N",
-     .help = "port to listen on (27017)",
+     .help = "27017 (mongos), 27018 (shardd), 27019 (configsvr)",
      .min = 1,
      .max = 65535},
     {.name = "bind_ip",
@@ -38,14 +38,14 @@ static const struct option shared_options[] = {
      .type = OPTION_INT,
      .yaml = "net.maxIncomingConnections",
      .argument = "N",
-     .help = "most client connections (65536)",
+     .help = "most client connections",
      .min = 5,
      .max = 1000000},
     {.name = "logpath",
      .type = OPTION_STRING,
      .yaml = "systemLog.path",
      .argument = "FILE",
-     .help = "write the log there instead of to standard output"},
+     .help = "where to write the log instead of standard output"},
     {.name = "logappend",
      .type = OPTION_FLAG,
      .yaml = "systemLog.logAppend",
@@ -237,7 +237,9 @@ int daemon_main(const struct daemon *d, int argc, char **argv) {
     return 0;
   }
   if (options_has(p.options, "version")) {
-    (void)printf("%s %s (shardlet %s)\n", d->program, shardlet_version, shardlet_own_version);
+    // The first line is MongoDB's, which tools that start clusters look for.
+    (void)printf("%s version v%s\nshardlet %s (%s)\n", strcmp(d->program, "mongos") != 0 ? "db" : "mongos",
+                 shardlet_version, shardlet_own_version, d->program);
     return 0;
   }
   const char *log_path = options_string(p.options, "logpath", NULL);

@@ -23,7 +23,8 @@ struct node_private {
   struct map *builds;      // index_build.c: collection uuid -> running builds
   struct event builds_changed;
   struct event fiber_ended;
-  size_t fibers; // of the node's own background work
+  size_t fibers;                       // of the node's own background work
+  const struct initiation *initiation; // of --initiate; NULL = without it
   struct opcounters ops;
   int64_t started_wall_ms;
   bool stopping;

@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/node/commands.h"
 #include "common/node/cursors.h"
+#include "common/node/initiation.h"
 #include "common/node/internal.h"
 #include "common/node/node_options.h"
 
@@ -177,7 +178,9 @@ bool node_start(struct operation *op, struct node *n, struct loop *l, const stru
   n->server = server_listen(l, &listen, on_request, n->dispatcher, err);
   if (!n->server) return false;
   node_background(n, "timer", tick, n);
-  node_initiate_by_option(n, o->options);
+  size_t members;
+  const char *const *hosts = node_initiate_hosts(n->own->arena, o->options, &members);
+  if (members) n->own->initiation = initiation_start(n, hosts, members);
   log_info("CONTROL", "Ready to serve", "program:s address:s replSet:s", n->program, n->host_port,
            repl_set_name(n->repl));
   return true;

@@ -4,11 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
-#include "common/bson/doc.h"
-#include "common/node/internal.h"
-
-enum { DEFAULT_PORT_SHARD = 27018, DEFAULT_PORT_CONFIG = 27019, INITIATE_RETRY_MS = 500, MAX_LISTED = 64 };
+enum { DEFAULT_PORT_SHARD = 27018, DEFAULT_PORT_CONFIG = 27019, MAX_LISTED = 64 };
 
 static const struct option table[] = {
     {.name = "dbpath",
@@ -24,9 +20,9 @@ static const struct option table[] = {
     {.name = "initiate",
      .type = OPTION_LIST,
      .argument = "HOST:PORT,...",
-     .help = "initiate the set with these members by itself"},
-    {.name = "shardsvr", .type = OPTION_FLAG, .help = "accepted for MongoDB's command lines"},
-    {.name = "configsvr", .type = OPTION_FLAG, .help = "accepted for MongoDB's command lines"},
+     .help = "initiate a new set: same list for all its members"},
+    {.name = "shardsvr", .type = OPTION_FLAG}, // accepted for MongoDB's command lines
+    {.name = "configsvr", .type = OPTION_FLAG},
     {0},
 };
 
@@ -78,68 +74,6 @@ const char *node_host_port(struct arena *a, const char *program, const struct op
   return arena_printf(a, "%s:%d", is_wildcard(ips[0]) ? host : ips[0], node_port(program, o));
 }
 
-// --- --initiate ---
-
-struct initiation {
-  struct node *node;
-  const char **members;
-  size_t n;
-};
-
-static const bson_t *initial_config(struct arena *a, const struct initiation *i) {
-  bson_t *config = arena_bson(a), members, member;
-  BSON_APPEND_UTF8(config, "_id", repl_set_name(i->node->repl));
-  BSON_APPEND_INT32(config, "version", 1);
-  if (!strcmp(i->node->program, "configsvr")) BSON_APPEND_BOOL(config, "configsvr", true);
-  BSON_APPEND_ARRAY_BEGIN(config, "members", &members);
-  for (size_t k = 0; k < i->n; k++) {
-    char text[16];
-    const char *key;
-    bson_uint32_to_string((uint32_t)k, &key, text, sizeof text);
-    BSON_APPEND_DOCUMENT_BEGIN(&members, key, &member);
-    BSON_APPEND_INT32(&member, "_id", (int32_t)k);
-    BSON_APPEND_UTF8(&member, "host", i->members[k]);
-    bson_append_document_end(&members, &member);
-  }
-  bson_append_array_end(config, &members);
-  return config;
-}
-
-// Until the set is initiated, by this member or by another one: the members of a set start in any order.
-static void initiate(struct operation *op, void *arg) {
-  struct initiation *i = arg;
-  const char *said = "";
-  do {
-    struct error err = {0};
-    if (repl_config(i->node->repl)) return;
-    if (repl_initiate(op, i->node->repl, initial_config(op->arena, i), &err)) return;
-    if (err.code == ERR_AlreadyInitialized) return;
-    if (strcmp(said, err.message)) {
-      log_warn("REPL", "Could not initiate the replica set yet", "error:e", &err);
-      said = arena_strdup(i->node->own->arena, err.message);
-    }
-  } while (op_sleep(op, INITIATE_RETRY_MS, NULL));
-}
-
-// Whether a listed member is this one: as it calls itself, by its host's name, or on this host.
-static bool is_self(const struct node *n, const char *member) {
-  const char *port = strrchr(n->host_port, ':'), *colon = strrchr(member, ':');
-  if (!strcmp(member, n->host_port)) return true;
-  if (!colon || strcmp(colon, port)) return false;
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
-  const char *const names[] = {host, "localhost", "127.0.0.1"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    if (strlen(names[i]) == (size_t)(colon - member) && !strncmp(names[i], member, strlen(names[i]))) return true;
-  }
-  return false;
-}
-
-void node_initiate_by_option(struct node *n, const struct options *o) {
-  struct initiation *i = arena_zalloc(n->own->arena, sizeof *i);
-  i->node = n;
-  i->members = split_list(n->own->arena, o, "initiate", &i->n);
-  if (i->n == 0 || repl_config(n->repl)) return;
-  // The first listed member does it; one that is alone is always the first.
-  if (i->n == 1 || is_self(n, i->members[0])) node_background(n, "initiate", initiate, i);
+const char *const *node_initiate_hosts(struct arena *a, const struct options *o, size_t *n) {
+  return split_list(a, o, "initiate", n);
 }

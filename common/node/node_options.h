@@ -9,7 +9,6 @@ int node_port(const char *program, const struct options *o);
 const char *const *node_bind_ips(struct arena *a, const struct options *o, size_t *n);
 // host:port as others are told to reach this node: the first address it listens on, or the host's name.
 const char *node_host_port(struct arena *a, const char *program, const struct options *o);
-// --initiate: a set of these members is initiated in the background, by the first of them.
-void node_initiate_by_option(struct node *n, const struct options *o);
+const char *const *node_initiate_hosts(struct arena *a, const struct options *o, size_t *n); // --initiate; *n = 0: none
 
 #endif
