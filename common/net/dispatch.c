@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/map.h"
 #include "common/bson/doc.h"
+#include "common/net/known_fields.h"
 #include "common/net/request.h"
 #include "proto/reply.h"
 
@@ -17,6 +18,7 @@ enum {
 
 struct entry {
   const struct command *command;
+  const struct known_fields *fields; // NULL = any
   struct command_metrics metrics;
 };
 
@@ -32,6 +34,7 @@ static void add_command(struct dispatcher *d, const struct command *c) {
   if (map_gets(d->by_name, c->name)) return; // an earlier table replaces this one
   struct entry *e = &d->entries[d->n_entries++];
   e->command = c;
+  e->fields = known_fields_of(c->name);
   (void)map_puts(d->by_name, c->name, e);
   if (c->alias && !map_gets(d->by_name, c->alias)) (void)map_puts(d->by_name, c->alias, e);
 }
@@ -90,7 +93,7 @@ static bool check_flags(const struct request *r, struct error *err) {
 static bool run(struct dispatcher *d, struct request *r, struct entry *e, bson_t *reply, struct error *err) {
   r->command = e->command;
   r->op->what = e->command->name;
-  if (!check_flags(r, err) || !request_check_api(r, err)) return false;
+  if (!check_flags(r, err) || !request_check_api(r, err) || !known_fields_check(e->fields, r, err)) return false;
   if (d->hooks.admit && !d->hooks.admit(d->hooks.daemon, r, err)) return false;
   if (r->max_time_ms) op_deadline_in(r->op, r->max_time_ms, ERR_MaxTimeMSExpired);
   if (!e->command->run(r, reply, err)) return false;
