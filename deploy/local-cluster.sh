@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# A cluster on this machine: one config server, two shards, one router. Used by `make run` and `make stop`.
+# A cluster on this machine: config servers, shards, one router. Used by `make run` and `make stop`.
 #
 #   deploy/local-cluster.sh start   runs until Ctrl-C or `stop`
 #   deploy/local-cluster.sh stop    ends every process of a running one, and says so
 #
-# Environment: PORT (of the router, 27017), DATA (./data), BIN (./build), SHARDS (2).
+# Environment: PORT (of the router, 27017), DATA (./data), BIN (./build), SHARDS (2), MEMBERS (of the config set and of each
+# shard, 1 to 7; 1). The other daemons take the ports after PORT: config servers, then shard after shard.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,10 +13,11 @@ port=${PORT:-27017}
 data=${DATA:-data}
 bin=$(realpath "${BIN:-build}")
 shards=${SHARDS:-2}
+members=${MEMBERS:-1}
 host=127.0.0.1
 
 names=() # what runs, in the order in which it was started
-declare -A pids
+declare -A pids ports commands
 
 fail() { echo "$*" >&2; exit 1; }
 
@@ -33,10 +35,14 @@ is_running() {
     tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -q local-cluster
 }
 
-end_process() { # name pid
-  is_ours "$2" || return 0
-  kill -CONT "$2" 2>/dev/null || true
-  kill -TERM "$2" 2>/dev/null || true
+ask_to_end() { # pid
+  is_ours "$1" || return 0
+  kill -CONT "$1" 2>/dev/null || true
+  kill -TERM "$1" 2>/dev/null || true
+}
+
+await_end() { # name pid
+  [[ -n "$2" ]] || return 0
   for ((i = 0; i < 300; i++)); do
     is_ours "$2" || { echo "  $1 (pid $2) ended"; return 0; }
     sleep 0.1
@@ -45,14 +51,31 @@ end_process() { # name pid
   echo "  $1 (pid $2) did not end within 30 s: killed"
 }
 
+# The pid file, not our own memory: somebody may have started the daemon again by hand.
+pid_of() { # name
+  local pid
+  pid=$(cat "$data/$1.pid" 2>/dev/null || true)
+  if is_ours "$pid"; then echo "$pid"; fi
+}
+
+# The router first, then all others at once.
+end_daemons() { # names...
+  local name pid
+  declare -A ending
+  for name in "$@"; do ending[$name]=$(pid_of "$name"); done
+  pid=${ending[mongos]:-}
+  [[ -z "$pid" ]] || { ask_to_end "$pid"; await_end mongos "$pid"; }
+  for name in "$@"; do [[ $name == mongos ]] || ask_to_end "${ending[$name]}"; done
+  for name in "$@"; do
+    [[ $name == mongos ]] || await_end "$name" "${ending[$name]}"
+    rm -f "$data/$name.pid"
+  done
+}
+
 stop_all() {
   trap - EXIT INT TERM
   echo "Stopping the cluster ..."
-  for ((n = ${#names[@]} - 1; n >= 0; n--)); do
-    # The pid file, not our own memory: somebody may have started the daemon again by hand.
-    end_process "${names[n]}" "$(cat "$data/${names[n]}.pid" 2>/dev/null || true)"
-    rm -f "$data/${names[n]}.pid"
-  done
+  end_daemons "${names[@]}"
   rm -f "$data/cluster.pid"
   echo "Everything has ended. The data is kept in $data/."
 }
@@ -60,10 +83,13 @@ stop_all() {
 start_daemon() { # name program port arguments...
   local name=$1 program=$2 its_port=$3
   shift 3
-  "$bin/$program" --port "$its_port" --bind_ip $host --logpath "$data/$name.log" --logappend \
-    --pidfilepath "$data/$name.pid" "$@" >"$data/$name.out" 2>&1 </dev/null &
+  local command=("$bin/$program" --port "$its_port" --bind_ip $host --logpath "$data/$name.log" --logappend
+    --pidfilepath "$data/$name.pid" "$@")
+  "${command[@]}" >"$data/$name.out" 2>&1 </dev/null &
   names+=("$name")
   pids[$name]=$!
+  ports[$name]=$its_port
+  commands[$name]=$(printf '%q ' "${command[@]}")
 }
 
 # Without a process of its own: start-up asks often.
@@ -80,74 +106,109 @@ wait_for_port() { # name port
   fail "$1 does not listen on port $2 after 30 s; see $data/$1.log"
 }
 
-start() {
+# "cfg" or "cfg-2": a member's name, which is its folder's as well.
+member_name() { # set number
+  if ((members == 1)); then echo "$1"; else echo "$1-$2"; fi
+}
+
+# The hosts of a set whose first member has the given port.
+hosts_of() { # port
+  local list="" m
+  for ((m = 0; m < members; m++)); do list+="${list:+,}$host:$(($1 + m))"; done
+  echo "$list"
+}
+
+start_set() { # set program port
+  local m name hosts
+  hosts=$(hosts_of "$3")
+  for ((m = 1; m <= members; m++)); do
+    name=$(member_name "$1" "$m")
+    mkdir -p "$data/$name"
+    start_daemon "$name" "$2" $(($3 + m - 1)) --replSet "$1" --dbpath "$data/$name" --initiate "$hosts"
+  done
+}
+
+# The members of a set know each other by their ports, and the cluster its shards: another number of either needs another folder.
+check_shape() {
+  local shape="PORT=$port MEMBERS=$members" file="$data/cluster.shape" old
+  if [[ -e "$file" ]]; then
+    read -r old <"$file"
+    [[ "${old% SHARDS=*}" == "$shape" ]] && ((shards >= ${old##*SHARDS=})) ||
+      fail "$data/ keeps a cluster that was made with $old, which cannot be changed (but for more SHARDS): go on with these, or choose another folder with DATA=FOLDER"
+  elif [[ -d "$data/cfg" ]] && ((members != 1)); then
+    fail "$data/ keeps a cluster of MEMBERS=1: go on with that, or choose another folder with DATA=FOLDER"
+  fi
+  echo "$shape SHARDS=$shards" >"$file"
+}
+
+check_settings() {
   [[ -x "$bin/mongos" ]] || fail "$bin/mongos is missing: build first (make)"
-  [[ "$port" =~ ^[0-9]+$ ]] && ((port >= 1 && port <= 65000)) || fail "PORT must be a number from 1 to 65000"
+  [[ "$port" =~ ^[0-9]{1,5}$ ]] && ((10#$port >= 1 && 10#$port <= 65000)) || fail "PORT must be a number from 1 to 65000"
   [[ "$shards" =~ ^[0-9]{1,2}$ ]] && ((10#$shards >= 1)) || fail "SHARDS must be a number from 1 to 99"
+  [[ "$members" =~ ^[1-7]$ ]] || fail "MEMBERS must be a number from 1 to 7"
+  port=$((10#$port)) shards=$((10#$shards))
   mkdir -p "$data" 2>/dev/null || fail "cannot make the folder $data: choose another with DATA=FOLDER"
   [[ -w "$data" ]] || fail "cannot write to $data: choose another folder with DATA=FOLDER"
   if is_running; then
     fail "a cluster runs on $data already (pid $(cat "$data/cluster.pid")): stop it with '$stop_command', or choose another folder with DATA=FOLDER and other ports with PORT=N"
   fi
-  for ((n = 0; n < shards + 2; n++)); do
-    if answers $((port + n)); then fail "port $((port + n)) is taken: choose others with PORT=N (uses N to N+$((shards + 1)))"; fi
+  local n last=$(((shards + 1) * members))
+  for ((n = 0; n <= last; n++)); do
+    if answers $((port + n)); then fail "port $((port + n)) is taken: choose others with PORT=N (uses N to N+$last)"; fi
   done
-  trap 'stop_all; exit 0' INT TERM
-  trap 'stop_all' EXIT
-  echo $$ >"$data/cluster.pid"
+}
 
-  local cfg="$host:$((port + 1))" folders=("$data/cfg") add="" s
-  for ((s = 1; s <= shards; s++)); do
-    folders+=("$data/sh$s")
-    add+="${add:+;}sh$s/$host:$((port + 1 + s))"
-  done
-  mkdir -p "${folders[@]}"
-  # All at once: the router listens only after it has found the config server and added the shards.
-  start_daemon cfg configsvr $((port + 1)) --replSet cfg --dbpath "$data/cfg" --initiate "$cfg"
-  for ((s = 1; s <= shards; s++)); do
-    start_daemon "sh$s" shardd $((port + 1 + s)) --replSet "sh$s" --dbpath "$data/sh$s" --initiate "$host:$((port + 1 + s))"
-  done
-  start_daemon mongos mongos "$port" --configdb "cfg/$cfg" --addShards "$add"
-  wait_for_port cfg $((port + 1))
-  for ((s = 1; s <= shards; s++)); do wait_for_port "sh$s" $((port + 1 + s)); done
-  wait_for_port mongos "$port"
-
-  cat <<TEXT
-
-The cluster is up:  mongodb://$host:$port/
-
-  mongos   router         $host:$port    $data/mongos.log
-  cfg      config server  $cfg    $data/cfg.log
-TEXT
-  for ((s = 1; s <= shards; s++)); do echo "  sh$s      shard          $host:$((port + 1 + s))    $data/sh$s.log"; done
+describe() {
+  local name kind
+  printf '\nThe cluster is up:  mongodb://%s:%s/\n\n' $host "$port"
+  for name in mongos "${names[@]}"; do
+    case $name in
+      mongos) kind="router" ;;
+      cfg*) kind="config server" ;;
+      *) kind="shard" ;;
+    esac
+    printf '  %-8s %-14s %s    %s\n' "$name" "$kind" "$host:${ports[$name]}" "$data/$name.log"
+  done | awk '!seen[$0]++'
   cat <<TEXT
 
   mongosh mongodb://$host:$port/      connect
   Ctrl-C here, or '$stop_command'         end everything; the data stays in $data/
 
 TEXT
-  # A daemon that ends by itself is reported; the others go on, so that failures can be watched.
+}
+
+start() {
+  check_settings
+  check_shape
+  trap 'stop_all; exit 0' INT TERM
+  trap 'stop_all' EXIT
+  echo $$ >"$data/cluster.pid"
+
+  # All at once: the router listens only after it has found the config servers and added the shards.
+  local add="" s first
+  start_set cfg configsvr $((port + 1))
+  for ((s = 1; s <= shards; s++)); do
+    first=$((port + 1 + s * members))
+    start_set "sh$s" shardd $first
+    add+="${add:+;}sh$s/$(hosts_of $first)"
+  done
+  start_daemon mongos mongos "$port" --configdb "cfg/$(hosts_of $((port + 1)))" --addShards "$add"
   local name
+  for name in "${names[@]}"; do wait_for_port "$name" "${ports[$name]}"; done
+  describe
+
+  # A daemon that ends by itself is reported; the others go on, so that failures can be watched.
   while true; do
     for name in "${names[@]}"; do
       [[ -n "${pids[$name]}" ]] || continue
       if ! kill -0 "${pids[$name]}" 2>/dev/null; then
         echo "$name (pid ${pids[$name]}) has ended; see $data/$name.log. Start it again with:"
-        echo "  $(restart_command "$name")"
+        echo "  ${commands[$name]}"
         pids[$name]=""
       fi
     done
     sleep 0.5
   done
-}
-
-restart_command() { # name
-  local common="--logpath $data/$1.log --logappend --pidfilepath $data/$1.pid"
-  case $1 in
-    mongos) echo "$bin/mongos --configdb cfg/$host:$((port + 1)) --port $port $common" ;;
-    cfg) echo "$bin/configsvr --replSet cfg --dbpath $data/cfg --port $((port + 1)) $common" ;;
-    *) echo "$bin/shardd --replSet $1 --dbpath $data/$1 --port $((port + 1 + ${1#sh})) $common" ;;
-  esac
 }
 
 stop() {
@@ -162,19 +223,20 @@ stop() {
     fail "the cluster on $data (pid $pid) does not end"
   fi
   # The script is gone (its terminal was closed hard): end what its pid files name.
-  local found=no file
+  local left=() file name
   for file in "$data"/*.pid; do
-    [[ -e "$file" && "$file" != */cluster.pid ]] || continue
-    is_ours "$(cat "$file")" && found=yes
-    end_process "$(basename "$file" .pid)" "$(cat "$file")"
-    rm -f "$file"
+    name=$(basename "$file" .pid)
+    [[ -e "$file" && $name != cluster ]] || continue
+    if [[ -n "$(pid_of "$name")" ]]; then left+=("$name"); else rm -f "$file"; fi
   done
   rm -f "$data/cluster.pid"
-  if [[ $found == yes ]]; then echo "The cluster on $data has ended."; else echo "No cluster runs on $data."; fi
+  ((${#left[@]})) || { echo "No cluster runs on $data."; return; }
+  end_daemons "${left[@]}"
+  echo "The cluster on $data has ended."
 }
 
 case ${1:-} in
   start) start ;;
   stop) stop ;;
-  *) sed -n '2,7p' "$0"; exit 2 ;;
+  *) sed -n '2,8p' "$0"; exit 2 ;;
 esac

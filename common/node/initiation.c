@@ -21,9 +21,8 @@ enum {
   FORGOTTEN_MS = 10000, // a set that is being founded has told its members by then
 };
 
-static const char forgotten_text[] = "; it does not take this one in: if this member is new, or its data directory was "
-                                     "emptied, it has to be added there "
-                                     "(rs.add)";
+static const char forgotten_text[] = "it is in a set that does not take this member in: one that is new, or whose data "
+                                     "directory was emptied, has to be added there (rs.add)";
 
 struct initiation {
   struct node *node;
@@ -36,7 +35,8 @@ struct round {
   size_t self; // place in the list of this member
   bool found_self;
   const char *in_set;  // a member that is in the set already; NULL = none
-  const char *silent;  // who does not answer, and why; "" = all answer
+  const char *silent;  // hosts that do not answer; "" = all answer
+  const char *why;     // what was said when they were asked
   struct error reason; // why these members cannot make a set; code 0 = nothing is known against it
 };
 
@@ -117,10 +117,12 @@ static void ask_all(struct operation *op, const struct initiation *i, struct rou
     struct remote_command cmd = {.db = "admin", .body = body, .timeout_ms = ASK_MS};
     const bson_t *reply;
     struct error err = {0};
-    if (remote_call(op, i->node->remotes, i->hosts[k], &cmd, &reply, &err))
+    if (remote_call(op, i->node->remotes, i->hosts[k], &cmd, &reply, &err)) {
       take_answer(op->arena, k, i->hosts[k], own, reply, found);
-    else
-      found->silent = arena_printf(op->arena, "%s%s%s", found->silent, *found->silent ? "; " : "", err.message);
+    } else {
+      found->silent = arena_printf(op->arena, "%s%s%s", found->silent, *found->silent ? "," : "", i->hosts[k]);
+      found->why = arena_printf(op->arena, "%s%s%s", found->why, *found->why ? "; " : "", err.message);
+    }
   }
 }
 
@@ -128,52 +130,56 @@ static void ask_all(struct operation *op, const struct initiation *i, struct rou
 
 struct said { // the last that was logged
   const char *what;
-  struct buf detail;
+  struct buf about;
   int64_t at_ms;
   int64_t found_set_ms; // since when a member is known to be in the set; 0 = none is
 };
 
 static void free_said(struct said *s) {
-  buf_free(&s->detail);
+  buf_free(&s->about);
 }
 
-// What is still so is said again only after a minute.
+// What is still so is said again only after a minute. about: whom or what; detail: more about it, which may vary.
 static void say(struct operation *op, struct said *last, enum log_severity severity, const char *what,
-                const char *detail) {
+                const char *about, const char *detail) {
   int64_t now = loop_now_ms(op->loop);
-  if (last->what == what && !strcmp(buf_str(&last->detail), detail) && now - last->at_ms < SAY_AGAIN_MS) return;
+  if (last->what == what && !strcmp(buf_str(&last->about), about) && now - last->at_ms < SAY_AGAIN_MS) return;
   last->what = what;
   last->at_ms = now;
-  buf_clear(&last->detail);
-  buf_printf(&last->detail, "%s", detail);
-  log_event(severity, "REPL", what, "detail:s", detail);
+  buf_clear(&last->about);
+  buf_printf(&last->about, "%s", about);
+  if (detail)
+    log_event(severity, "REPL", what, "members:s detail:s", about, detail);
+  else
+    log_event(severity, "REPL", what, "reason:s", about);
 }
 
 // --- the rounds ---
 
 // Asks everybody and does what can be done. Whose turn it is: only the first one's, and only when all answer.
 static void take_turn(struct operation *op, const struct initiation *i, struct said *said) {
-  struct round found = {.silent = ""};
+  struct round found = {.silent = "", .why = ""};
   struct error err = {0};
   ask_all(op, i, &found);
   if (repl_config(i->node->repl)) return; // somebody was quicker
   if (found.reason.code) {
-    say(op, said, LOG_ERROR, "The replica set cannot be initiated by --initiate", found.reason.message);
+    say(op, said, LOG_ERROR, "The replica set cannot be initiated by --initiate", found.reason.message, NULL);
   } else if (found.in_set) {
     if (!said->found_set_ms) said->found_set_ms = loop_now_ms(op->loop);
     bool forgotten = loop_now_ms(op->loop) - said->found_set_ms > FORGOTTEN_MS;
-    say(op, said, LOG_INFO, "Waiting to be taken into the replica set",
-        arena_printf(op->arena, "%s is in it%s", found.in_set, forgotten ? forgotten_text : ""));
+    say(op, said, LOG_INFO, "Waiting to be taken into the replica set", found.in_set,
+        forgotten ? forgotten_text : "it is in a set already");
   } else if (*found.silent) {
-    say(op, said, LOG_INFO, "Waiting for members of the replica set that is to be initiated", found.silent);
+    say(op, said, LOG_INFO, "Waiting for members of the replica set that is to be initiated", found.silent, found.why);
   } else if (!found.found_self) {
     say(op, said, LOG_ERROR, "The replica set cannot be initiated by --initiate",
-        arena_printf(op->arena, "this member (%s) is none of those listed", i->node->host_port));
+        arena_printf(op->arena, "this member (%s) is none of those listed", i->node->host_port), NULL);
   } else if (found.self > 0) {
-    say(op, said, LOG_INFO, "Waiting for the first member of the list to initiate the replica set", i->hosts[0]);
+    say(op, said, LOG_INFO, "Waiting for the first member of the list to initiate the replica set", i->hosts[0],
+        "all members answer");
   } else if (!repl_initiate(op, i->node->repl, initial_config(op->arena, i), &err) &&
              err.code != ERR_AlreadyInitialized) {
-    say(op, said, LOG_WARN, "Could not initiate the replica set yet", err.message);
+    say(op, said, LOG_WARN, "Could not initiate the replica set yet", err.message, NULL);
   }
 }
 
