@@ -26,4 +26,11 @@ if [[ -d $acceptance ]]; then
 else
   step "acceptance scenarios are not beside this checkout ($acceptance): not run"
 fi
+conformance=${CONFORMANCE:-../shared/conformance}
+if [[ -d $conformance ]]; then
+  step "the drivers' conformance data"
+  tests/acceptance/conformance.sh "$conformance" build
+else
+  step "the drivers' conformance data is not beside this checkout ($conformance): not run"
+fi
 step "all tests passed"
