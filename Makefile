@@ -3,6 +3,7 @@
 #   make run           install what is needed, build, start a cluster on this machine (PORT=27017 DATA=data SHARDS=2)
 #   make stop          end it
 #   make test          install what is needed, build, run all tests
+#   make chaos         SECONDS=60 SEED=1: clients check a cluster while it is killed, stopped and cut apart
 #   make bench         measure speed and footprint against this machine's own limits
 #   make               build/mongos, build/configsvr, build/shardd
 #   make BUILD=DIR     the same into another folder;  SAN=1: with ASan and UBSan;  CC=clang: with clang
@@ -112,6 +113,24 @@ $(foreach t,$(INTEGRATION_SOURCES),$(eval $(call integration_rule,$(t))))
 .PHONY: integration
 integration: all $(INTEGRATION_TESTS)
 	@set -e; for t in $(INTEGRATION_TESTS); do echo "== $$t"; BIN=$(BUILD) $$t; done
+
+# --- chaos: workloads, faults and checkers; see tests/chaos/README.md ---
+CHAOS_SOURCES := $(sort $(wildcard tests/chaos/*.c))
+CHAOS_CHECKS := $(filter tests/chaos/test_%,$(CHAOS_SOURCES))
+CHAOS_PARTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(CHAOS_CHECKS) tests/chaos/chaos.c,$(CHAOS_SOURCES)) tests/integration/harness.c)
+CHAOS_TESTS := $(patsubst tests/chaos/%.c,$(BUILD)/chaos/%,$(CHAOS_CHECKS))
+$(BUILD)/obj/tests/chaos/%.o: CFLAGS_ALL += $(shell pkg-config --cflags libmongoc-1.0 2>/dev/null | sed 's/-I/-isystem /g')
+$(BUILD)/chaos/%: $(BUILD)/obj/tests/chaos/%.o $(CHAOS_PARTS) $(LINK)
+	@mkdir -p $(@D)
+	@echo "  LD  $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS_ALL) $(shell pkg-config --libs libmongoc-1.0 2>/dev/null) -lcmocka
+.SECONDARY: $(CHAOS_PARTS) $(patsubst %.c,$(BUILD)/obj/%.o,$(CHAOS_CHECKS) tests/chaos/chaos.c)
+.PHONY: chaos unit-chaos
+unit-chaos: $(CHAOS_TESTS)
+	@set -e; for t in $^; do echo "== $$t"; $$t; done
+unit: unit-chaos
+chaos: all $(BUILD)/chaos/chaos
+	@BIN=$(BUILD) $(BUILD)/chaos/chaos --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) --folder $(BUILD)/chaos-runs $(CHAOS)
 
 # --- fuzz targets: tests/fuzz/fuzz_*.c; `make fuzz SECONDS=10` runs each for so long ---
 FUZZ_SOURCES := $(sort $(wildcard tests/fuzz/fuzz_*.c))

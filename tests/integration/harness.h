@@ -28,7 +28,8 @@ struct cluster {
 
 // A member of a set of one, initiated, primary. `more`: further arguments, may be "".
 void member_start(struct process *p, const char *folder, const char *program, const char *set, const char *more);
-void process_start(struct process *p); // starts (again) what was set up; waits until it answers as usable
+void process_start(struct process *p);  // starts (again) what was set up; waits until it answers as usable
+void process_launch(struct process *p); // the same without waiting
 void process_signal(struct process *p, int signal);
 int process_end(struct process *p, int signal); // sends, waits up to 30 s, returns the wait status
 bool process_runs(struct process *p);           // reaps it when it has ended
@@ -51,6 +52,7 @@ int must_fail(mongoc_client_t *c, const char *db, const char *fmt, ...)
 int64_t count_documents(mongoc_client_t *c, const char *db, const char *coll, const char *filter_json);
 int64_t reply_i64(const bson_t *reply, const char *dotted_path); // -1 when missing
 void wait_ms(int ms);
+int free_port(void);
 int64_t now_ms(void);
 void folder_make(char folder[256]);
 void folder_remove(const char *folder);
