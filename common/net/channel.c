@@ -1,11 +1,15 @@
 // An outgoing connection. It reads all the time, so that the other side's end is noticed while it is idle.
 #include "common/net/channel.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 
 #include "common/net/address.h"
 
-enum { KEEPALIVE_SECONDS = 120 };
+// A connection whose other end has vanished without a word (a cable, a container cut off its network) ends after so
+// long, whether bytes are under way or not, and the next one may reach it under a new address.
+enum { KEEPALIVE_SECONDS = 10, UNACKNOWLEDGED_MS = 10000 };
 
 static void on_closed(uv_handle_t *handle) {
   struct channel *c = handle->data;
@@ -176,6 +180,9 @@ static struct channel *start_connecting(struct loop *l, const struct sockaddr *t
   }
   (void)uv_tcp_nodelay(&c->tcp, 1);
   (void)uv_tcp_keepalive(&c->tcp, 1, KEEPALIVE_SECONDS);
+  uv_os_fd_t fd;
+  const unsigned ms = UNACKNOWLEDGED_MS;
+  if (!uv_fileno((uv_handle_t *)&c->tcp, &fd)) (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
   return c;
 }
 
