@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/bson/doc.h"
+#include "common/bson/path.h"
 #include "common/sharding/targeting.h"
 #include "mongos/routing_cache.h"
 #include "mongos/shard_call.h"
@@ -142,17 +143,15 @@ static bool plain_value(const bson_value_t *v, bool simple) {
 static bool plain_key(struct arena *a, const struct placement *p, const bson_t *filter, bool simple,
                       struct chunk *out) {
   const struct shard_key *k = placement_key(p);
-  bson_t *key = arena_bson(a);
   for (size_t i = 0; i < k->n; i++) {
     bson_value_t v;
     if (strchr(k->paths[i], '.') != NULL || !doc_value(filter, k->paths[i], &v)) return false;
     if (!plain_value(&v, simple)) return false;
-    doc_append_value(key, k->paths[i], &v);
   }
-  const bson_t *values;
+  struct key key;
   struct error ignored;
-  if (!shard_key_of_document(k, a, key, &values, &ignored)) return false;
-  chunk_map_find(p->routing->chunks, shard_key_encode(k, a, values), out);
+  if (!path_encode_key(a, filter, k->pattern, &key, &ignored)) return false;
+  chunk_map_find(p->routing->chunks, key, out);
   return true;
 }
 

@@ -145,10 +145,10 @@ bool two_phase_upsert(struct arena *a, const struct placement *p, const struct f
   struct update *parsed = m != NULL ? update_parse(a, &u, is_array, array_filters, &o, err) : NULL;
   if (parsed == NULL || !update_upsert_document(parsed, a, m, clock_wall_ms(), &out->doc, err)) return false;
   const struct shard_key *k = placement_key(p);
-  const bson_t *values;
+  struct key key;
   struct chunk chunk;
-  if (!shard_key_of_document(k, a, out->doc, &values, err)) return false;
-  chunk_map_find(p->routing->chunks, shard_key_encode(k, a, values), &chunk);
+  if (!path_encode_key(a, out->doc, k->pattern, &key, err)) return false;
+  chunk_map_find(p->routing->chunks, key, &chunk);
   out->target = target_shard(p, chunk.shard);
   out->filter = upsert_filter(a, k, out->doc);
   return true;

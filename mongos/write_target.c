@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/bson/doc.h"
+#include "common/bson/path.h"
 
 static bool same_name(const char *a, const char *b) {
   return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
@@ -28,7 +29,7 @@ static bool target_insert(struct write_targeter *t, const struct write_statement
                           struct error *err) {
   const struct shard_key *k = placement_key(t->p);
   bson_t doc;
-  const bson_t *values;
+  struct key key;
   struct chunk chunk;
   doc_view(&doc, s->data, s->len);
   for (size_t i = 0; i < k->n; i++) {
@@ -36,8 +37,8 @@ static bool target_insert(struct write_targeter *t, const struct write_statement
       return error_set(err, ERR_InvalidIdField, "Shard key includes '_id', which the document to insert does not have");
     }
   }
-  if (!shard_key_of_document(k, t->scratch, &doc, &values, err)) return false;
-  chunk_map_find(t->p->routing->chunks, shard_key_encode(k, t->scratch, values), &chunk);
+  if (!path_encode_key(t->scratch, &doc, k->pattern, &key, err)) return false;
+  chunk_map_find(t->p->routing->chunks, key, &chunk);
   single(t, chunk.shard, out);
   return true;
 }

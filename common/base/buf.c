@@ -32,10 +32,6 @@ void buf_add(struct buf *b, const void *src, size_t n) {
   b->data[b->len] = 0;
 }
 
-void buf_add_byte(struct buf *b, uint8_t byte) {
-  buf_add(b, &byte, 1);
-}
-
 void buf_add_u32le(struct buf *b, uint32_t v) {
   uint8_t bytes[4] = {(uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24)};
   buf_add(b, bytes, sizeof bytes);

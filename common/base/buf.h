@@ -11,7 +11,14 @@ struct buf {
 };
 
 void buf_add(struct buf *b, const void *src, size_t n);
-void buf_add_byte(struct buf *b, uint8_t byte);
+static inline void buf_add_byte(struct buf *b, uint8_t byte) {
+  if (b->cap - b->len < 2) {
+    buf_add(b, &byte, 1);
+    return;
+  }
+  b->data[b->len++] = byte;
+  b->data[b->len] = 0;
+}
 void buf_add_u32le(struct buf *b, uint32_t v);
 void buf_add_u64be(struct buf *b, uint64_t v);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

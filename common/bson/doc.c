@@ -9,7 +9,7 @@ void doc_view(bson_t *view, const uint8_t *data, size_t len) {
 }
 
 bool doc_get(const bson_t *doc, const char *name, bson_iter_t *it) {
-  return bson_iter_init_find(it, doc, name);
+  return doc_get_n(doc, name, strlen(name), it);
 }
 
 bool doc_has(const bson_t *doc, const char *name) {

@@ -25,6 +25,7 @@ void doc_view(bson_t *view, const uint8_t *data, size_t len);
 
 // The first field of this name (not a dotted path). false: not there.
 bool doc_get(const bson_t *doc, const char *name, bson_iter_t *it);
+bool doc_get_n(const bson_t *doc, const char *name, size_t n, bson_iter_t *it); // the first n bytes of `name`
 bool doc_value(const bson_t *doc, const char *name, bson_value_t *out);
 bool doc_has(const bson_t *doc, const char *name);
 

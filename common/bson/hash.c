@@ -5,6 +5,7 @@
 #define OPENSSL_API_COMPAT 0x10100000L
 #include "common/bson/hash.h"
 
+#include <endian.h>
 #include <openssl/md5.h>
 #include <string.h>
 
@@ -87,19 +88,34 @@ static void add_value(struct buf *b, const bson_value_t *v) {
   }
 }
 
-int64_t bson_hash64(const bson_value_t *v, int32_t seed) {
-  bson_value_t null = value_null();
-  if (!v) v = &null;
-  __attribute__((cleanup(buf_cleanup))) struct buf b = {0};
-  buf_add_u32le(&b, (uint32_t)seed);
-  buf_add_u32le(&b, (uint32_t)value_canonical_type(v->value_type));
-  add_value(&b, v);
+static int64_t digest64(const void *data, size_t len) {
   MD5_CTX md5;
   uint8_t digest[MD5_DIGEST_LENGTH];
   (void)MD5_Init(&md5);
-  (void)MD5_Update(&md5, b.data, b.len);
+  (void)MD5_Update(&md5, data, len);
   (void)MD5_Final(digest, &md5);
   uint64_t h = 0;
   for (int i = 7; i >= 0; i--) h = h << 8 | digest[i];
   return (int64_t)h;
+}
+
+// Numbers, which most hashed keys are: without a buffer.
+static int64_t hash_number(const bson_value_t *v, int32_t seed) {
+  struct {
+    uint32_t seed, type;
+    uint64_t value;
+  } flat = {htole32((uint32_t)seed), htole32((uint32_t)value_canonical_type(v->value_type)),
+            htole64((uint64_t)hashed_number(v))};
+  return digest64(&flat, sizeof flat);
+}
+
+int64_t bson_hash64(const bson_value_t *v, int32_t seed) {
+  bson_value_t null = value_null();
+  if (!v) v = &null;
+  if (value_is_number(v)) return hash_number(v, seed);
+  __attribute__((cleanup(buf_cleanup))) struct buf b = {0};
+  buf_add_u32le(&b, (uint32_t)seed);
+  buf_add_u32le(&b, (uint32_t)value_canonical_type(v->value_type));
+  add_value(&b, v);
+  return digest64(b.data, b.len);
 }

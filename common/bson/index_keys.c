@@ -9,6 +9,7 @@
 
 #include "common/bson/doc.h"
 #include "common/bson/hash.h"
+#include "common/bson/path.h"
 
 enum { MAX_FIELDS = 32 }; // of an index, as MongoDB's limit
 
@@ -43,7 +44,7 @@ static void walk(struct field *f) {
     doc_view(&doc, f->value.value.v_doc.data, f->value.value.v_doc.data_len);
     const char *dot = strchr(f->rest, '.');
     bson_iter_t it;
-    bool found = bson_iter_init(&it, &doc) && bson_iter_find_w_len(&it, f->rest, dot ? (int)(dot - f->rest) : -1);
+    bool found = doc_get_n(&doc, f->rest, dot ? (size_t)(dot - f->rest) : strlen(f->rest), &it);
     if (!found && f->value.value_type == BSON_TYPE_ARRAY)
       return; // no such position: as a name in the array's documents
     f->value = found ? *bson_iter_value(&it) : (bson_value_t){.value_type = BSON_TYPE_EOD};
@@ -138,9 +139,32 @@ static void sort_unique(struct index_keys *k) {
   k->n = n;
 }
 
+// Most documents: no path meets an array, so there is one key. false: some path does.
+static bool plain_key(struct arena *a, const bson_t *pattern, const bson_t *doc, struct index_keys *out) {
+  __attribute__((cleanup(buf_cleanup))) struct buf key = {0};
+  bool any_present = false;
+  bson_iter_t it;
+  if (!bson_iter_init(&it, pattern)) return false;
+  for (size_t n = 0; bson_iter_next(&it); n++) {
+    bson_value_t v;
+    bool array, there = path_get_single(doc, bson_iter_key(&it), &v, &array);
+    if ((!there && array) || n == MAX_FIELDS) return false;
+    any_present = any_present || there;
+    if (!there) v = value_null();
+    if (BSON_ITER_HOLDS_UTF8(&it)) v = value_int64(bson_hash64(&v, 0));
+    key_append(&key, &v, iter_is_number(&it) && iter_i64(&it) < 0);
+  }
+  out->keys = arena_alloc(a, sizeof *out->keys);
+  out->keys[0] = key_copy(a, &key);
+  out->n = 1;
+  out->all_missing = !any_present;
+  return true;
+}
+
 bool index_keys_of(struct arena *a, const bson_t *pattern, const bson_t *doc, struct index_keys *out,
                    struct error *err) {
   *out = (struct index_keys){0};
+  if (plain_key(a, pattern, doc, out)) return true;
   struct extraction x = {.arena = a, .out = out};
   struct field fields[MAX_FIELDS];
   bson_iter_t it;

@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "common/bson/doc.h"
+#include "common/bson/hash.h"
 
 // The field named by the first component of `path`; *rest: what follows its dot, or NULL.
 static bool find_component(const bson_t *doc, const char *path, bson_iter_t *it, const char **rest) {
   const char *dot = strchr(path, '.');
   *rest = dot ? dot + 1 : NULL;
-  int n = dot ? (int)(dot - path) : -1;
-  return bson_iter_init(it, doc) && bson_iter_find_w_len(it, path, n);
+  return doc_get_n(doc, path, dot ? (size_t)(dot - path) : strlen(path), it);
 }
 
 static bool is_container(const bson_iter_t *it) {
@@ -84,8 +84,7 @@ bool path_each(const bson_t *doc, const char *path, bool (*fn)(void *ctx, const 
   return each_in_document(doc, path, fn, ctx);
 }
 
-// As path_get, but an array anywhere on the path is an error.
-static bool get_single(const bson_t *doc, const char *path, bson_value_t *out, bool *array) {
+bool path_get_single(const bson_t *doc, const char *path, bson_value_t *out, bool *array) {
   bson_t at;
   doc_view(&at, bson_get_data(doc), doc->len);
   *array = false;
@@ -105,6 +104,10 @@ static bool get_single(const bson_t *doc, const char *path, bson_value_t *out, b
   }
 }
 
+static bool refuse_array(struct error *err) {
+  return error_set(err, ERR_ShardKeyNotFound, "Shard key cannot contain array values or array descendants.");
+}
+
 bool path_extract_key(struct arena *a, const bson_t *doc, const bson_t *pattern, bool missing_null, bson_t **out,
                       struct error *err) {
   bson_t *key = arena_bson(a);
@@ -114,15 +117,31 @@ bool path_extract_key(struct arena *a, const bson_t *doc, const bson_t *pattern,
     const char *path = bson_iter_key(&it);
     bson_value_t v;
     bool array;
-    if (!get_single(doc, path, &v, &array)) {
-      if (array) {
-        return error_set(err, ERR_ShardKeyNotFound, "Shard key cannot contain array values or array descendants.");
-      }
+    if (!path_get_single(doc, path, &v, &array)) {
+      if (array) return refuse_array(err);
       if (!missing_null) return error_set(err, ERR_ShardKeyNotFound, "the key field '%s' is missing", path);
       v = value_null();
     }
     bson_append_value(key, path, -1, &v);
   }
   *out = key;
+  return true;
+}
+
+bool path_encode_key(struct arena *a, const bson_t *doc, const bson_t *pattern, struct key *out, struct error *err) {
+  __attribute__((cleanup(buf_cleanup))) struct buf encoded = {0};
+  bson_iter_t it;
+  if (!bson_iter_init(&it, pattern)) return error_set(err, ERR_BadValue, "the key pattern is not a document");
+  while (bson_iter_next(&it)) {
+    bson_value_t v;
+    bool array;
+    if (!path_get_single(doc, bson_iter_key(&it), &v, &array)) {
+      if (array) return refuse_array(err);
+      v = value_null();
+    }
+    if (BSON_ITER_HOLDS_UTF8(&it)) v = value_int64(bson_hash64(&v, 0));
+    key_append(&encoded, &v, false);
+  }
+  *out = key_copy(a, &encoded);
   return true;
 }

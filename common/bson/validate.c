@@ -11,16 +11,31 @@ static bool bad(struct error *err, const char *why) {
   return error_set(err, ERR_InvalidBSON, "Invalid BSON: %s", why);
 }
 
+// Whether all bytes are ASCII. Nearly every text is, and is then valid UTF-8 without being decoded.
+static bool is_ascii(const uint8_t *text, size_t n) {
+  uint64_t seen = 0, word;
+  for (; n >= sizeof word; n -= sizeof word, text += sizeof word) {
+    memcpy(&word, text, sizeof word);
+    seen |= word;
+  }
+  for (; n; n--) seen |= *text++;
+  return !(seen & UINT64_C(0x8080808080808080));
+}
+
+static bool is_utf8(const uint8_t *text, size_t n, bool may_have_zeros) {
+  return is_ascii(text, n) || bson_utf8_validate((const char *)text, n, may_have_zeros);
+}
+
 struct level { // a document that is open
   size_t end;  // offset of its closing zero byte
 };
 
 // A zero-terminated UTF-8 text that begins at *at; moves *at behind it.
-static bool skip_cstring(const uint8_t *data, size_t end, size_t *at, bool utf8, struct error *err) {
+static bool skip_cstring(const uint8_t *data, size_t end, size_t *at, struct error *err) {
   const uint8_t *zero = memchr(data + *at, 0, end - *at);
   if (!zero) return bad(err, "a name is not terminated");
   size_t n = (size_t)(zero - (data + *at));
-  if (utf8 && n && !bson_utf8_validate((const char *)data + *at, n, false)) return bad(err, "a name is not UTF-8");
+  if (!is_utf8(data + *at, n, false)) return bad(err, "a name is not UTF-8");
   *at += n + 1;
   return true;
 }
@@ -30,9 +45,9 @@ static bool skip_string(const uint8_t *data, size_t end, size_t *at, struct erro
   if (end - *at < 5) return bad(err, "a string is cut off");
   uint32_t n = read_u32(data + *at);
   if (n < 1 || n > end - *at - 4) return bad(err, "a string's length is out of bounds");
-  const char *s = (const char *)data + *at + 4;
+  const uint8_t *s = data + *at + 4;
   if (s[n - 1] != 0) return bad(err, "a string is not terminated");
-  if (n > 1 && !bson_utf8_validate(s, n - 1, true)) return bad(err, "a string is not UTF-8");
+  if (!is_utf8(s, n - 1, true)) return bad(err, "a string is not UTF-8");
   *at += 4 + (size_t)n;
   return true;
 }
@@ -57,7 +72,7 @@ static bool skip_binary(const uint8_t *data, size_t end, size_t *at, struct erro
 // The pattern, then the options.
 static bool skip_regex(const uint8_t *data, size_t end, size_t *at, struct error *err) {
   for (int part = 0; part < 2; part++) {
-    if (!skip_cstring(data, end, at, true, err)) return false;
+    if (!skip_cstring(data, end, at, err)) return false;
   }
   return true;
 }
@@ -131,7 +146,7 @@ bool doc_validate(const uint8_t *data, size_t len, struct error *err) {
     }
     uint8_t type = data[at++];
     if (type == 0) return bad(err, "a document ends early");
-    if (!skip_cstring(data, end, &at, true, err)) return false;
+    if (!skip_cstring(data, end, &at, err)) return false;
     bool nested = type == BSON_TYPE_DOCUMENT || type == BSON_TYPE_ARRAY;
     if (nested ? !open_level(data, end, &at, levels, &depth, err) : !skip_value(type, data, end, &at, err))
       return false;

@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/bson/compare.h"
 #include "common/bson/doc.h"
+#include "common/bson/path.h"
 #include "common/node/internal.h"
 #include "common/sharding/chunk_map.h"
 #include "common/sharding/shard_key.h"
@@ -25,11 +26,10 @@ struct executor {
 
 bool access_owns(const struct access *x, struct arena *scratch, const bson_t *doc) {
   if (!x || !x->filtered || !x->owner_map) return true;
-  const struct shard_key *key = chunk_map_key(x->owner_map);
-  const bson_t *values;
+  struct key key;
   // No document with an array in its shard key is ever stored; if there were one, hiding it would be worse.
-  if (!shard_key_of_document(key, scratch, doc, &values, NULL)) return true;
-  return chunk_map_owned_by(x->owner_map, shard_key_encode(key, scratch, values), x->shard);
+  if (!path_encode_key(scratch, doc, chunk_map_key(x->owner_map)->pattern, &key, NULL)) return true;
+  return chunk_map_owned_by(x->owner_map, key, x->shard);
 }
 
 static void close_executor(void *arg) {

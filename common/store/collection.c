@@ -4,6 +4,7 @@
 
 #include "common/bson/compare.h"
 #include "common/bson/doc.h"
+#include "common/bson/path.h"
 #include "common/store/internal.h"
 
 struct collection_core *core_of(const struct collection *c) {
@@ -313,5 +314,5 @@ struct range_file *collection_file_for(const struct collection *c, struct key sh
 
 bool collection_shard_key_of(const struct collection *c, struct arena *a, const bson_t *doc, struct key *out,
                              struct error *err) {
-  return shard_key_encode_document(a, c->shard_key, doc, out, err);
+  return path_encode_key(a, doc, c->shard_key, out, err);
 }

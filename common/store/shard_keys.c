@@ -1,27 +1,8 @@
-// The shard key as the store needs it: encodings of documents' keys, and what a key says about _id.
+// The shard key as the store needs it: what a key says about _id, and bounds that stand for everything.
 #include <string.h>
 
 #include "common/bson/doc.h"
-#include "common/bson/hash.h"
-#include "common/bson/path.h"
 #include "common/store/table.h"
-
-bool shard_key_encode_document(struct arena *a, const bson_t *pattern, const bson_t *doc, struct key *out,
-                               struct error *err) {
-  bson_t *values;
-  if (!path_extract_key(a, doc, pattern, true, &values, err)) return false;
-  __attribute__((cleanup(buf_cleanup))) struct buf encoded = {0};
-  bson_iter_t p, v;
-  bson_iter_init(&p, pattern);
-  bson_iter_init(&v, values);
-  while (bson_iter_next(&p) && bson_iter_next(&v)) {
-    bson_value_t value = *bson_iter_value(&v);
-    if (BSON_ITER_HOLDS_UTF8(&p)) value = value_int64(bson_hash64(&value, 0));
-    key_append(&encoded, &value, false);
-  }
-  *out = key_copy(a, &encoded);
-  return true;
-}
 
 bool shard_key_determines_id(const bson_t *pattern) {
   bson_iter_t it;

@@ -108,9 +108,6 @@ bool index_get(struct table *t, struct table_index *i, struct key key, int64_t *
 size_t dirty_estimate(double *dirty_pages, int64_t bytes);
 
 // --- keys ---
-// The encoded shard key of a document: hashed parts hashed, missing ones null. false: an array is in the way.
-bool shard_key_encode_document(struct arena *a, const bson_t *pattern, const bson_t *doc, struct key *out,
-                               struct error *err);
 // Whether documents with one _id have one shard key: {_id: 1} or {_id: "hashed"}; or no shard key at all.
 bool shard_key_determines_id(const bson_t *pattern);
 // A bound that stands for everything becomes len 0: MinKey in every field as a lower one, MaxKey as an upper one.

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/bson/doc.h"
+#include "common/bson/path.h"
 #include "common/store/table.h"
 
 // --- building an index ---
@@ -93,7 +94,7 @@ static size_t rids_by_scan(struct table *t, struct key min, struct key max, size
     struct key bytes = column_key(s, 1), key;
     bson_t doc;
     doc_view(&doc, bytes.data, bytes.len);
-    if (!shard_key_encode_document(scratch, t->shard_key, &doc, &key, NULL)) continue;
+    if (!path_encode_key(scratch, &doc, t->shard_key, &key, NULL)) continue;
     if (key_compare(key, min) >= 0 && (!max.len || key_compare(key, max) < 0))
       rids[found++] = sqlite3_column_int64(s, 0);
   }

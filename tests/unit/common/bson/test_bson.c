@@ -152,6 +152,42 @@ static bool collect(void *ctx, const bson_value_t *v) {
   return true;
 }
 
+// doc_get() finds what libbson's iterator finds, also beside types that it leaves to libbson and in damaged bytes.
+static void finding_fields(void **state) {
+  bson_error_t why;
+  bson_t *doc = bson_new_from_json(
+      (const uint8_t *)"{\"\":1,\"a\":\"text\",\"ab\":{\"a\":7},\"list\":[1,2],\"d\":1.5,\"t\":true,\"n\":null,\"l\":{"
+                       "\"$numberLong\":\"5\"},"
+                       "\"bin\":{\"$binary\":{\"base64\":\"AQID\",\"subType\":\"00\"}},\"min\":{\"$minKey\":1},"
+                       "\"re\":{\"$regularExpression\":{\"pattern\":\"a\",\"options\":\"i\"}},\"last\":{\"$"
+                       "numberDecimal\":\"1\"},\"a\":2}",
+      -1, &why);
+  assert_non_null(doc);
+  bson_iter_t each, ours, theirs;
+  for (assert_true(bson_iter_init(&each, doc)); bson_iter_next(&each);) {
+    const char *name = bson_iter_key(&each);
+    assert_true(doc_get(doc, name, &ours) && bson_iter_init_find(&theirs, doc, name));
+    assert_int_equal(ours.off, theirs.off);
+    assert_int_equal(bson_iter_type(&ours), bson_iter_type(&theirs));
+    assert_string_equal(bson_iter_key(&ours), name);
+    assert_int_equal(bson_iter_next(&ours), bson_iter_next(&theirs));
+    assert_int_equal(ours.off, theirs.off);
+  }
+  assert_false(doc_get(doc, "lis", &ours) || doc_get(doc, "lists", &ours) || doc_get(doc, "zz", &ours));
+  assert_true(doc_get_n(doc, "ab.a", 2, &ours));
+  srand(7);
+  for (int round = 0; round < 20000; round++) {
+    uint8_t *bytes = malloc(doc->len); // of its own size: the sanitizer sees a read past its end
+    memcpy(bytes, bson_get_data(doc), doc->len);
+    for (int i = rand() % 4; i >= 0; i--) bytes[4 + (size_t)rand() % (doc->len - 5)] = (uint8_t)rand();
+    bson_t damaged;
+    assert_true(bson_init_static(&damaged, bytes, doc->len));
+    (void)doc_get(&damaged, "last", &ours);
+    free(bytes);
+  }
+  bson_destroy(doc);
+}
+
 static void paths(void **state) {
   static const struct {
     const char *doc, *path, *each;
@@ -256,7 +292,8 @@ static void numbers_and_texts(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hash_oracles), cmocka_unit_test(validation_never_trusts), cmocka_unit_test(paths),
+      cmocka_unit_test(hash_oracles), cmocka_unit_test(validation_never_trusts),
+      cmocka_unit_test(paths),        cmocka_unit_test(finding_fields),
       cmocka_unit_test(index_keys),   cmocka_unit_test(numbers_and_texts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
