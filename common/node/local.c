@@ -228,10 +228,18 @@ bool local_lock(struct operation *op, struct node *n, struct write *w, const cha
   }
 }
 
+// From here on others see the collection: the _id that lock_spot() could not lock yet is locked now.
+static void lock_new_id(struct write *w, const struct creating *k, const bson_value_t *id) {
+  struct buf b __attribute__((cleanup(buf_cleanup))) = {0};
+  key_append(&b, id, false);
+  (void)write_lock_unique(w, &k->shape, 0, (struct key){b.data, b.len});
+}
+
 // Where a put goes, when the document is not there yet.
 static void place_new(struct node *n, struct write *w, struct spot *s) {
   struct target t = find_target(n, s->ns);
   if (!t.c && !t.k) t.k = create(n, w, s->ns);
+  if (!t.c) lock_new_id(w, t.k, &s->id);
   s->file = t.c ? collection_file_for(t.c, (struct key){0})->id : t.k->file;
   s->rid = t.c ? collection_next_rid(t.c) : t.k->next_rid++;
 }
