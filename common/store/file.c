@@ -64,16 +64,6 @@ struct store_file *file_find(struct store *s, uint32_t id) {
 
 // --- opening ---
 
-static void unlink_database(const char *path) {
-  static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
-  for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
-    char *name = NULL;
-    if (asprintf(&name, "%s%s", path, suffixes[i]) < 0) abort();
-    (void)unlink(name);
-    free(name);
-  }
-}
-
 bool make_directory(const char *path, struct error *err) {
   if (mkdir(path, 0700) == 0 || errno == EEXIST) return true;
   return error_set(err, ERR_InvalidPath, "%s: cannot create the directory: %s", path, strerror(errno));

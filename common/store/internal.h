@@ -240,6 +240,7 @@ void removal_add(struct store *s, struct store_file *f, struct ids *i, char *dir
 // needs nothing of the store.
 struct removal *removal_take(struct store *s, uint64_t durable);
 void removal_unlink(const struct removal *list);
+void unlink_database(const char *path); // and what SQLite has beside it
 void removal_free(struct removal *list);
 bool directory_has_data(const char *dbpath);
 bool store_is_directory(const char *name); // of a collection

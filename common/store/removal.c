@@ -37,7 +37,7 @@ struct removal *removal_take(struct store *s, uint64_t durable) {
   return taken;
 }
 
-static void unlink_database(const char *path) {
+void unlink_database(const char *path) {
   static const char *const suffixes[] = {"-wal", "-shm", "-journal",
                                          ""}; // the database last: with it goes the right to ask
   for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
