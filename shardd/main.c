@@ -16,6 +16,7 @@
 #include "shardd/failpoint.h"
 #include "shardd/identity.h"
 #include "shardd/metadata.h"
+#include "shardd/migration_destination.h"
 #include "shardd/migration_recovery.h"
 #include "shardd/migration_source.h"
 #include "shardd/migrations.h"
@@ -106,7 +107,9 @@ static bool change_applied(void *ctx, const struct change *c) {
   struct applying *a = ctx;
   bool put = !strcmp(c->kind, "p");
   if (!put && strcmp(c->kind, "d") != 0) return true;
-  const struct collection *coll = collection_of(a, c->uuid);
+  struct collection *coll = collection_of(a, c->uuid);
+  struct reception *r = a->sh->migrations->reception;
+  if (coll && r && put) reception_put_applied(r, coll, c);
   if (!coll || !coll->internal) return true;
   if (!strcmp(coll->ns, RANGE_DELETIONS_NS))
     range_deleter_applied(a->sh->deleter, &c->id, put ? &c->doc : NULL);

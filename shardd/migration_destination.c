@@ -48,6 +48,7 @@ struct reception *reception_new(struct shard *sh) {
 
 void reception_unref(struct reception *r) {
   if (!r || --r->refs > 0) return;
+  reception_ids_free(r);
   arena_free(r->arena);
   free(r);
 }
@@ -225,6 +226,7 @@ static void end_reception(struct operation *op, void *reception) {
   bool adopted = r->state >= RECEPTION_IN_SECTION;
   if (r->error.code && !adopted) give_up(op, r);
   unregister(r);
+  if (r->error.code && adopted) migration_recover_soon(r->sh); // the range waits on for its donor's word
   log_steps(op, r);
 }
 
@@ -259,17 +261,31 @@ void migration_destination_resume(struct operation *op, void *reception) {
 
 // --- the donor's word ---
 
+// The word about a reception that nobody here works at. The donor forgets the migration when it is told "done", so that
+// must not come from a member that has lost its role without knowing it, nor while an adopted range still waits.
+static bool release_unknown(struct operation *op, struct shard *sh, const uint8_t id[16], struct error *err) {
+  if (!repl_barrier(op, sh->node.repl, err)) return false;
+  bson_t *filter = arena_bson(op->arena);
+  const bson_t *doc;
+  doc_append_uuid(filter, "_id", id);
+  if (!local_find_one(&sh->node, op->arena, RECIPIENTS_NS, filter, &doc))
+    return true; // settled, or nothing was adopted
+  migration_recover_soon(sh);
+  return error_set(err, ERR_ConflictingOperationInProgress, "The range that was received is being recovered");
+}
+
 bool migration_release(struct operation *op, struct shard *sh, const char *ns, const char *session_id,
                        const uint8_t id[16], enum decision decision, struct error *err) {
   struct reception *r = sh->migrations->reception;
-  if (!r || strcmp(r->session_id, session_id) != 0) return true; // settled before, or given up with nothing adopted
+  if (!r || strcmp(r->session_id, session_id) != 0) return release_unknown(op, sh, id, err);
   r->refs++;
   r->decision = decision;
   if (decision == DECISION_ABORTED) reception_interrupt(r);
   event_signal(&r->changed);
   bool ok = true;
   while (ok && !r->ended) ok = event_wait(op, &r->changed, err);
-  if (ok && r->state == RECEPTION_EXIT_SECTION)
+  bool adopted_still = r->state == RECEPTION_IN_SECTION || r->state == RECEPTION_EXIT_SECTION;
+  if (ok && adopted_still)
     ok = error_set(err, r->error.code ? r->error.code : ERR_InternalError, "The decision could not be written: %s",
                    r->error.message);
   reception_unref(r);

@@ -2,6 +2,7 @@
 #ifndef SHARDLET_SHARDD_MIGRATION_DESTINATION_H
 #define SHARDLET_SHARDD_MIGRATION_DESTINATION_H
 
+#include "common/store/change.h"
 #include "shardd/migration_documents.h"
 #include "shardd/migrations.h"
 
@@ -43,6 +44,7 @@ struct reception { // counted references: the running operation's, and one of ea
 
   uint8_t collection[16];
   uint32_t file;             // the staged file; 0 = not made yet
+  struct map *met_ids;       // reception_ids.c; NULL = none
   const bson_t *first_batch; // of the clone, fetched while the file was staged; in the operation's arena
   int64_t documents;         // in it, when it was adopted
   int64_t cloned, cloned_bytes, catchup, steady;
@@ -79,6 +81,21 @@ bool reception_stage(struct operation *op, struct reception *r,
 bool reception_clone(struct operation *op, struct reception *r, struct error *err);
 // Fetches and applies changes until there are none; *fetched: how many documents.
 bool reception_mods(struct operation *op, struct reception *r, int64_t *fetched, struct error *err);
+
+// reception_ids.c
+bool reception_ids_matter(const struct collection *c); // whether equal `_id`s can be in different ranges
+// A document of the range, about to be staged, has the `_id` of one in another range here.
+void reception_ids_note(struct reception *r, const bson_value_t *id);
+// For each put that is applied here while the range is received.
+void reception_put_applied(struct reception *r, struct collection *c, const struct change *put);
+// At the adoption, with nothing in flight. err DuplicateKey.
+bool reception_ids_unique(struct operation *op, struct reception *r, struct collection *c, struct error *err);
+void reception_ids_free(struct reception *r);
+// One row of the staged file by a key of one of its indexes. 0 = there is none.
+int64_t reception_staged_rid(const struct reception *r, struct collection *c, const struct index *i, struct arena *a,
+                             struct key key);
+int64_t reception_staged_rid_of_id(const struct reception *r, struct collection *c, struct arena *a,
+                                   const bson_value_t *id);
 
 // reception_adoption.c: the rest of the changes, session records, and the entry by which the range becomes this
 // shard's, all while the donor's section holds. Then this shard's own section holds until the donor's word.

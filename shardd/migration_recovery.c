@@ -235,7 +235,8 @@ static void recover(struct operation *op, void *shard) {
 void migration_recover_soon(struct shard *sh) {
   struct migrations *m = sh->migrations;
   m->recover_again = true;
-  if (m->recovering || sh->stopping) return;
+  // What is left is the next primary's, which begins with this.
+  if (m->recovering || sh->stopping || !repl_is_primary(sh->node.repl)) return;
   m->recovering = true;
   background_start(sh, "recoverMigrations", recover, sh);
 }

@@ -4,6 +4,7 @@
 // - The adoption is one entry: session records, the file becomes active and takes the interval, the documents by which
 // a later
 //   primary knows of it. Its apply answers the donor's commit request.
+// - No `_id` of the file is one of another range of this shard; nothing is in flight when that is checked.
 // - Until the donor's word the adopted documents are orphans here: this shard's metadata does not own the range, and
 // its range
 //   deletion task counts them. The section keeps writes away from the collection until then.
@@ -127,6 +128,7 @@ static bool write_adoption(struct operation *op, struct reception *r, const stru
   const struct range_file *f = c ? collection_file(c, r->file) : NULL;
   if (!f || f->state != FILE_STAGED)
     return error_set(err, ERR_NamespaceNotFound, "The staged documents of a range of %s are gone", r->ns);
+  if (!reception_ids_unique(op, r, c, err)) return false;
   r->documents = f->count;
   write_atomic(w);
   add_records(w, c, l);

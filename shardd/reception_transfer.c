@@ -129,26 +129,6 @@ static bool writer_pause(struct writer *x, struct error *err) {
          lock_namespace(x, err);
 }
 
-// One row of the staged file by a key of one of its indexes. 0 = there is none.
-static int64_t staged_rid(const struct reception *r, struct collection *c, const struct index *i, struct arena *a,
-                          struct key key) {
-  struct key_range range = {.low = key, .high = key_prefix_end(a, key)};
-  struct scan_row row;
-  struct error err = {0};
-  struct scan *s =
-      scan_open(a, c, &(struct scan_spec){.index = i, .ranges = &range, .n_ranges = 1, .only_file = r->file});
-  int64_t rid = scan_next(s, &row, &err) ? row.rid : 0;
-  scan_close(s);
-  return rid;
-}
-
-static int64_t staged_rid_of_id(const struct reception *r, struct collection *c, struct arena *a,
-                                const bson_value_t *id) {
-  struct buf key __attribute__((cleanup(buf_cleanup))) = {0};
-  key_append(&key, id, false);
-  return staged_rid(r, c, c->indexes[0], a, key_copy(a, &key));
-}
-
 // A document that the staged file has under a key of `doc` has lost it on the donor since: it comes again with the
 // changes, and is taken out until then.
 static bool displace(struct writer *x, const struct index *i, struct key key, int64_t rid, struct error *err) {
@@ -162,7 +142,7 @@ static bool displace(struct writer *x, const struct index *i, struct key key, in
     x->unique = map_new();
   }
   if (!still_staged(x, err)) return false;
-  int64_t other = staged_rid(x->r, x->c, i, x->scratch, key);
+  int64_t other = reception_staged_rid(x->r, x->c, i, x->scratch, key);
   const bson_t *doc;
   bson_value_t id;
   if (other && other != rid && store_find_rid(x->c, x->scratch, x->r->file, other, &doc) && doc_value(doc, "_id", &id))
@@ -183,29 +163,35 @@ static bool displace_all(struct writer *x, const bson_t *doc, int64_t rid, struc
   return true;
 }
 
-// `_id` is unique within a shard: a document of another range with the same one cannot live beside this one.
-static bool id_is_free(struct writer *x, const bson_value_t *id, const bson_t *doc, struct error *err) {
-  uint32_t file;
-  int64_t rid;
-  const bson_t *other;
-  if (!x->c->indexes[0]->in_ids_file || !store_find_id(x->c, x->scratch, id, &file, &rid, &other)) return true;
-  return error_set(
-      err, ERR_DuplicateKey,
-      "Insert of %s failed. :: caused by :: E11000 duplicate key error collection: %s index: _id_ dup key: "
-      "{ _id: %s }",
-      doc_text(x->scratch, doc), x->r->ns, value_text(x->scratch, id));
+enum put { PUT_DONE, PUT_AGAIN, PUT_FAILED };
+
+// A document that the staged file does not have yet: what it needs to know of others with its `_id` (reception_ids.c).
+static bool meet_others(struct writer *x, const bson_value_t *id) {
+  struct buf key __attribute__((cleanup(buf_cleanup))) = {0};
+  if (!reception_ids_matter(x->c)) return true;
+  key_append(&key, id, false);
+  if (!write_lock_unique(x->w, x->c, 0, (struct key){key.data, key.len})) return false;
+  if (store_find_id(x->c, x->scratch, id, NULL, NULL, NULL)) reception_ids_note(x->r, id);
+  return true;
+}
+
+static enum put try_put(struct writer *x, const bson_t *doc, const bson_value_t *id, bool may_exist,
+                        struct error *err) {
+  struct reception *r = x->r;
+  if (!still_staged(x, err)) return PUT_FAILED;
+  int64_t rid = may_exist ? reception_staged_rid_of_id(r, x->c, x->scratch, id) : 0;
+  if (!displace_all(x, doc, rid, err)) return PUT_FAILED; // may wait, so before the lock
+  if (!rid && !meet_others(x, id)) return PUT_AGAIN;
+  if (!rid) rid = collection_next_rid(x->c);
+  change_put(write_changes(x->w), x->c, r->file, rid, doc);
+  return PUT_DONE;
 }
 
 static bool put_document(struct writer *x, const bson_t *doc, bool may_exist, struct error *err) {
-  struct reception *r = x->r;
   bson_value_t id;
-  if (!still_staged(x, err)) return false;
   if (!doc_value(doc, "_id", &id)) return error_set(err, ERR_NoSuchKey, "A document of the range has no _id");
-  int64_t rid = may_exist ? staged_rid_of_id(r, x->c, x->scratch, &id) : 0;
-  if (!rid && !id_is_free(x, &id, doc, err)) return false;
-  if (!rid) rid = collection_next_rid(x->c);
-  if (!displace_all(x, doc, rid, err)) return false;
-  change_put(write_changes(x->w), x->c, r->file, rid, doc);
+  for (enum put p; (p = try_put(x, doc, &id, may_exist, err)) != PUT_DONE;)
+    if (p == PUT_FAILED || !write_wait(x->op, x->w, err) || !lock_namespace(x, err)) return false;
   x->n++;
   x->bytes += doc->len;
   arena_reset(x->scratch);
@@ -294,7 +280,7 @@ static bool delete_array(struct writer *x, const bson_t *array, struct error *er
     iter_doc(&doc, &it);
     if (!still_staged(x, err)) return false;
     if (!doc_value(&doc, "_id", &id)) return error_set(err, ERR_NoSuchKey, "A deleted document has no _id");
-    int64_t rid = staged_rid_of_id(x->r, x->c, x->scratch, &id); // in another file it is another document
+    int64_t rid = reception_staged_rid_of_id(x->r, x->c, x->scratch, &id); // in another file it is another document
     if (rid) change_delete(write_changes(x->w), x->c, x->r->file, rid, &id);
     x->n++;
     arena_reset(x->scratch);
