@@ -3,6 +3,9 @@
 // A relay is two sockets and two directions; a direction has a queue of what was read and not yet written, each piece
 // with the time from which it may go. What a rule withholds is not even read, beyond what the queue holds already, so
 // that a daemon's sends pile up in its own socket as they would before a silent network.
+//
+// Who a connection comes from is looked up when the first rule is set after it was accepted, for all such connections
+// together: most of the time there is no rule, and the look-up is what costs most here.
 #include "tests/chaos/proxy.h"
 
 #include <arpa/inet.h>
@@ -16,13 +19,22 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/base/buf.h"
 #include "tests/chaos/proxy_source.h"
 #include "tests/integration/harness.h"
 
-enum { QUEUE_BYTES = 1 << 20, READ_BYTES = 64 << 10, MAX_EVENTS = 64, IDLE_WAIT_MS = 1000, BACKLOG = 256 };
+enum {
+  QUEUE_BYTES = 1 << 20,
+  READ_BYTES = 64 << 10,
+  MAX_EVENTS = 64,
+  IDLE_WAIT_MS = 1000,
+  BACKLOG = 256,
+  PRIORITY = -10
+};
 
 struct piece {
   int64_t due_ms;
@@ -43,8 +55,11 @@ struct end {           // what epoll hands back
   bool eof; // nothing more comes from fd
 };
 
+enum { SOURCE_NOT_ASKED = -2 };
+
 struct relay {
-  struct end ends[2]; // [0] who connected, [1] the daemon
+  struct end ends[2]; // [0] who connected: its daemon may be SOURCE_NOT_ASKED or -1 (none of them); [1] the daemon
+  int source_port;
   bool closed;
   struct relay *next;
 };
@@ -62,9 +77,10 @@ struct proxies {
   pid_t pids[MAX_DAEMONS];
   int ports[MAX_DAEMONS], proxy_ports[MAX_DAEMONS];
   bool stopping;
-  int n, epoll, wake;
+  int n, epoll, wake, diag;
   struct end listeners[MAX_DAEMONS], waker;
   struct link now[MAX_DAEMONS][MAX_DAEMONS]; // the thread's copy
+  bool rules;                                // now has some other than to pass
   struct relay *relays;
 };
 
@@ -202,54 +218,73 @@ static void set_options(int fd) {
   (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-static void accept_one(struct proxies *p, int daemon) {
-  struct sockaddr_in peer, to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)p->ports[daemon])};
-  socklen_t len = sizeof peer;
+// Finds out who the connections come from that nobody has asked about yet.
+static void identify(struct proxies *p) {
+  struct socket_end *ends = NULL;
+  size_t n = 0, cap = 0;
   pid_t pids[MAX_DAEMONS];
-  int fd = accept4(p->listeners[daemon].fd, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) return;
   (void)pthread_mutex_lock(&p->lock);
   memcpy(pids, p->pids, sizeof pids);
   (void)pthread_mutex_unlock(&p->lock);
-  int source = socket_owner(ntohs(peer.sin_port), p->proxy_ports[daemon], pids, p->n);
-  if (source >= 0 && source != daemon &&
-      (p->now[source][daemon].rule == RULE_CUT || p->now[daemon][source].rule == RULE_CUT)) {
-    (void)close(fd);
-    return;
+  for (const struct relay *r = p->relays; r; r = r->next) {
+    if (r->closed || r->ends[0].daemon != SOURCE_NOT_ASKED) continue;
+    ends = array_grow(ends, &cap, n + 1, sizeof *ends);
+    ends[n++] = (struct socket_end){r->source_port, p->proxy_ports[r->ends[1].daemon], -1};
   }
+  socket_owners(p->diag, ends, n, pids, p->n);
+  n = 0;
+  for (struct relay *r = p->relays; r; r = r->next)
+    if (!r->closed && r->ends[0].daemon == SOURCE_NOT_ASKED) r->ends[0].daemon = ends[n++].owner;
+  free(ends);
+}
+
+static bool is_cut(const struct proxies *p, const struct relay *r, const bool resets[MAX_DAEMONS][MAX_DAEMONS]) {
+  int a = r->ends[0].daemon, b = r->ends[1].daemon;
+  if (a < 0 || b < 0 || a == b) return false;
+  return p->now[a][b].rule == RULE_CUT || p->now[b][a].rule == RULE_CUT || (resets && resets[a][b]);
+}
+
+// Returns the time of its next delayed piece, as relay_run().
+static int64_t accept_one(struct proxies *p, int daemon) {
+  struct sockaddr_in peer, to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)p->ports[daemon])};
+  socklen_t len = sizeof peer;
+  int fd = accept4(p->listeners[daemon].fd, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return INT64_MAX;
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   int on = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (connect(on, (struct sockaddr *)&to, sizeof to) && errno != EINPROGRESS) {
     (void)close(on);
     (void)close(fd);
-    return;
+    return INT64_MAX;
   }
   set_options(fd);
   set_options(on);
   struct relay *r = calloc(1, sizeof *r);
-  r->ends[0] = (struct end){.relay = r, .daemon = source, .fd = fd};
+  r->source_port = ntohs(peer.sin_port);
+  r->ends[0] = (struct end){.relay = r, .daemon = SOURCE_NOT_ASKED, .fd = fd};
   r->ends[1] = (struct end){.relay = r, .daemon = daemon, .fd = on};
   r->next = p->relays;
   p->relays = r;
+  if (p->rules) identify(p);
+  if (!is_cut(p, r, NULL)) return relay_run(p, r);
+  relay_close(p, r);
+  return INT64_MAX;
 }
 
 // --- the loop ---
 
-static bool is_cut(struct proxies *p, const struct relay *r, bool resets[MAX_DAEMONS][MAX_DAEMONS]) {
-  int a = r->ends[0].daemon, b = r->ends[1].daemon;
-  if (a < 0 || b < 0 || a == b) return false;
-  return p->now[a][b].rule == RULE_CUT || p->now[b][a].rule == RULE_CUT || resets[a][b];
-}
-
 // Takes new rules over. Returns false when it is time to end.
 static bool refresh(struct proxies *p) {
   bool resets[MAX_DAEMONS][MAX_DAEMONS];
+  static const struct link none[MAX_DAEMONS][MAX_DAEMONS];
   (void)pthread_mutex_lock(&p->lock);
   memcpy(p->now, p->links, sizeof p->now);
   memcpy(resets, p->resets, sizeof resets);
   memset(p->resets, 0, sizeof p->resets);
   bool go_on = !p->stopping;
   (void)pthread_mutex_unlock(&p->lock);
+  p->rules = memcmp(p->now, none, sizeof none) != 0;
+  if (p->rules) identify(p);
   for (struct relay *r = p->relays; r; r = r->next)
     if (!r->closed && is_cut(p, r, resets)) relay_close(p, r);
   return go_on;
@@ -275,6 +310,7 @@ static void *run(void *arg) {
   struct proxies *p = arg;
   int64_t next = INT64_MAX;
   bool go_on = true;
+  (void)setpriority(PRIO_PROCESS, 0, PRIORITY); // of this thread, where this user may: it stands for the network
   while (go_on) {
     struct epoll_event events[MAX_EVENTS];
     int64_t wait = next == INT64_MAX ? IDLE_WAIT_MS : next - now_ms();
@@ -288,8 +324,8 @@ static void *run(void *arg) {
         go_on = refresh(p);
         all = true;
       } else if (!e->relay) {
-        accept_one(p, e->daemon);
-        all = true;
+        int64_t due = accept_one(p, e->daemon);
+        if (due < next) next = due;
       } else if (!e->relay->closed) {
         int64_t due = relay_run(p, e->relay);
         // A socket that is gone while its direction is silent would be reported again and again.
@@ -316,6 +352,7 @@ struct proxies *proxies_start(int n_daemons) {
   (void)pthread_mutex_init(&p->lock, NULL);
   p->epoll = epoll_create1(EPOLL_CLOEXEC);
   p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  p->diag = socket_diag_open();
   p->waker = (struct end){.fd = p->wake};
   watch(p, &p->waker, EPOLLIN);
   if (p->epoll >= 0 && p->wake >= 0 && pthread_create(&p->thread, NULL, run, p) == 0) return p;
@@ -350,6 +387,7 @@ void proxies_stop(struct proxies *p) {
     if (p->listeners[i].fd > 0) (void)close(p->listeners[i].fd);
   (void)close(p->epoll);
   (void)close(p->wake);
+  if (p->diag >= 0) (void)close(p->diag);
   (void)pthread_mutex_destroy(&p->lock);
   free(p);
 }
