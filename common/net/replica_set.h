@@ -26,8 +26,8 @@ bool replica_set_select(struct operation *op, struct replica_set *s, enum read_m
 // What a call on a host taught: not-primary and network errors make the monitor look again at once.
 void replica_set_report(struct replica_set *s, const char *host, const struct error *err);
 
-// remote_call() on the selected member. `idempotent`: network and not-primary errors are retried on the next primary,
-// three times; otherwise only failures that surely happened before execution are.
+// remote_call() on the selected member. `idempotent`: network errors are retried on the next primary, three times, and
+// not-primary errors for ten seconds; otherwise only failures that surely happened before execution are.
 bool replica_set_call(struct operation *op, struct replica_set *s, enum read_mode mode, const bson_t *preference,
                       bool idempotent, const struct remote_command *cmd, const bson_t **reply, const char **host,
                       struct error *err);

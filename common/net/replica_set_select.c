@@ -11,6 +11,11 @@ enum {
   LATENCY_WINDOW_MS = 15,
   HEARTBEAT_MS = 10000, // what staleness is reckoned with
   MAX_ATTEMPTS = 4,     // the first and three retries
+  // A primary that hands over refuses writes and still says what it is, until another one has been elected: such
+  // refusals are no attempts, they are waited out.
+  HANDOVER_MS = 10000,
+  HANDOVER_PAUSE_MS = 10, // grows by itself
+  HANDOVER_MAX_PAUSE_MS = 200,
 };
 
 static bool tags_match(const struct member *m, const bson_t *wanted) {
@@ -147,6 +152,7 @@ bool replica_set_call(struct operation *op, struct replica_set *s, enum read_mod
                       struct error *err) {
   bool may_have_run;
   struct remote_command sent = *cmd;
+  int64_t patience_ends = loop_now_ms(op->loop) + HANDOVER_MS, pause = HANDOVER_PAUSE_MS;
   if (!sent.may_have_run) sent.may_have_run = &may_have_run;
   for (int attempt = 1;; attempt++) {
     *reply = NULL;
@@ -157,6 +163,13 @@ bool replica_set_call(struct operation *op, struct replica_set *s, enum read_mod
                 err->code == ERR_InterruptedAtShutdown;
     if (!lost || op->killed) return false;
     replica_set_report(s, *host, err);
-    if (attempt == MAX_ATTEMPTS || !(idempotent || surely_not_run(err, *sent.may_have_run))) return false;
+    if (!(idempotent || surely_not_run(err, *sent.may_have_run))) return false;
+    if (error_is_not_primary(err->code) && loop_now_ms(op->loop) + pause < patience_ends) {
+      if (!op_sleep(op, pause, err)) return false;
+      pause = pause * 2 < HANDOVER_MAX_PAUSE_MS ? pause * 2 : HANDOVER_MAX_PAUSE_MS;
+      attempt--;
+    } else if (attempt == MAX_ATTEMPTS) {
+      return false;
+    }
   }
 }

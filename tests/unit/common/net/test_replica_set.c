@@ -22,6 +22,7 @@ struct fake {
   int64_t written_ms;
   int pings;
   bool refuse_pings; // answers NotWritablePrimary
+  int refuse_first;  // so many
 };
 
 struct cluster {
@@ -64,7 +65,7 @@ static bool run_hello(struct request *r, bson_t *reply, struct error *err) {
 static bool run_ping(struct request *r, bson_t *reply, struct error *err) {
   struct fake *f = r->daemon;
   f->pings++;
-  if (f->refuse_pings) return error_set(err, ERR_NotWritablePrimary, "not primary");
+  if (f->refuse_pings || f->refuse_first-- > 0) return error_set(err, ERR_NotWritablePrimary, "not primary");
   return f->role != SILENT || op_sleep(r->op, 60000, err);
 }
 
@@ -188,6 +189,9 @@ static void failover(struct operation *op, void *arg) {
   replica_set_report(c.set, c.members[0].host, &err);
   EXPECT(op_sleep(op, 50, &err));
   EXPECT(selects(op, &c, READ_PRIMARY, NULL, 1));
+  // One that hands over refuses for a while and says all the time that it is primary.
+  c.members[1].refuse_first = 8;
+  EXPECT(ping(op, &c, false, &err));
   // Nobody is primary: the call waits until its deadline.
   c.members[0].role = c.members[1].role = SECONDARY;
   c.members[1].refuse_pings = true;
