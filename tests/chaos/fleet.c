@@ -12,7 +12,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { START_MS = 60000, END_MS = 30000, POLL_MS = 50, TAIL_LINES = 12, SMALL_DISK_BYTES = 512 << 20 };
+enum {
+  START_MS = 60000,
+  END_MS = 30000,
+  POLL_MS = 50,
+  TAIL_LINES = 12,
+  SMALL_DISK_BYTES = 512 << 20,
+  FULL_DISK_GRACE_MS = 15000
+};
 
 int fleet_sets(const struct fleet *f) {
   return 1 + f->plan.shards;
@@ -94,7 +101,7 @@ void daemon_go_on(struct fleet *f, struct member_daemon *d) {
 static void judge_end(struct fleet *f, struct member_daemon *d, int status) {
   bool told = d->state == STATE_ENDING, clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   if (told && clean) return;
-  if (d->disk_full && WIFEXITED(status)) {
+  if (now_ms() < d->may_end_until_ms && WIFEXITED(status)) {
     report_event(f->report, "%s ended with its disk full (exit code %d)", d->process.name, WEXITSTATUS(status));
     return;
   }
@@ -108,8 +115,10 @@ static void poll_one(struct fleet *f, struct member_daemon *d) {
   int status;
   if (d->state == STATE_DOWN) return;
   if (waitpid(d->process.pid, &status, WNOHANG) == d->process.pid) {
+    bool freed = d->may_end_until_ms != INT64_MAX && now_ms() < d->may_end_until_ms && d->state == STATE_UP;
     judge_end(f, d, status);
     gone(f, d);
+    if (freed) daemon_start(f, d); // it ended although its disk has been freed by now
   } else if (d->state == STATE_ENDING && now_ms() - d->ending_since_ms > END_MS) {
     report_violation(f->report, "%s does not end %d s after SIGTERM", d->process.name, END_MS / 1000);
     show_tail(&d->process);
@@ -144,15 +153,20 @@ void daemon_fill_disk(struct member_daemon *d, int64_t leave_bytes) {
   disk_path(d, "/filler", path);
   if (!d->small_disk || statvfs(folder, &fs)) return;
   int64_t take = (int64_t)(fs.f_bavail * fs.f_frsize) - leave_bytes;
+  if (!leave_bytes) d->may_end_until_ms = INT64_MAX;
   int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   if (fd >= 0 && take > 0) (void)posix_fallocate(fd, 0, take);
   if (fd >= 0) (void)close(fd);
 }
 
-void daemon_free_disk(struct member_daemon *d) {
+void daemon_free_disk(struct fleet *f, struct member_daemon *d) {
   char path[400];
   disk_path(d, "/filler", path);
-  if (d->small_disk) (void)unlink(path);
+  if (!d->small_disk) return;
+  (void)unlink(path);
+  if (d->may_end_until_ms != INT64_MAX) return;
+  d->may_end_until_ms = now_ms() + FULL_DISK_GRACE_MS; // it may be about to end
+  daemon_start(f, d);
 }
 
 // --- asking ---
@@ -235,14 +249,13 @@ bool fleet_heal(struct fleet *f, int ms) {
   proxies_pass_all(f->proxies);
   for (int i = 0; i < f->n; i++) {
     struct member_daemon *d = &f->daemons[i];
-    daemon_free_disk(d);
+    daemon_free_disk(f, d);
     daemon_go_on(f, d);
     while (d->state == STATE_ENDING) {
       wait_ms(POLL_MS);
       fleet_poll(f);
     }
     fleet_poll(f);
-    d->disk_full = false;
     daemon_start(f, d);
   }
   if (wait_usable(f, ms)) return true;

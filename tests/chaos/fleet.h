@@ -19,8 +19,8 @@ struct member_daemon {
   int proxy_port;
   enum daemon_state state;
   int64_t ending_since_ms;
-  bool small_disk; // its dbpath is a file system of its own that can be filled
-  bool disk_full;  // it may end by itself
+  bool small_disk;          // its dbpath is a file system of its own that can be filled
+  int64_t may_end_until_ms; // its disk is or was just full: it may end by itself, with an exit code
 };
 
 struct fleet_plan {
@@ -50,13 +50,13 @@ struct member_daemon *fleet_primary(struct fleet *f, int set);                  
 mongoc_client_t *fleet_direct_client(const struct member_daemon *d, int wait_ms); // not through its proxy
 mongoc_client_t *fleet_router_client(struct fleet *f, int routers); // bit i: router i; for workloads; safe anywhere
 
-void daemon_kill(struct fleet *f, struct member_daemon *d);  // kill -9
-void daemon_end(struct fleet *f, struct member_daemon *d);   // SIGTERM; fleet_poll() sees its end
-void daemon_start(struct fleet *f, struct member_daemon *d); // nothing when it runs
-void daemon_stop(struct fleet *f, struct member_daemon *d);  // SIGSTOP
-void daemon_go_on(struct fleet *f, struct member_daemon *d); // SIGCONT
-void daemon_fill_disk(struct member_daemon *d, int64_t leave_bytes);
-void daemon_free_disk(struct member_daemon *d);
+void daemon_kill(struct fleet *f, struct member_daemon *d);          // kill -9
+void daemon_end(struct fleet *f, struct member_daemon *d);           // SIGTERM; fleet_poll() sees its end
+void daemon_start(struct fleet *f, struct member_daemon *d);         // nothing when it runs
+void daemon_stop(struct fleet *f, struct member_daemon *d);          // SIGSTOP
+void daemon_go_on(struct fleet *f, struct member_daemon *d);         // SIGCONT
+void daemon_fill_disk(struct member_daemon *d, int64_t leave_bytes); // with 0 left it may end by itself
+void daemon_free_disk(struct fleet *f, struct member_daemon *d);     // starts it again if it has ended
 // Looks for daemons that ended: without having been told to, it is a violation.
 void fleet_poll(struct fleet *f);
 // Everything runs, nothing is cut, each set has a primary. false (told as a violation) after `ms`.

@@ -80,8 +80,7 @@ static void begin_process(struct fleet *f, const struct fault *x, struct member_
 // false: not yet.
 static bool end_process(struct fleet *f, const struct fault *x, struct member_daemon *d) {
   if (d->state == STATE_ENDING) return false;
-  daemon_free_disk(d);
-  d->disk_full = false;
+  daemon_free_disk(f, d);
   daemon_go_on(f, d);
   if (x->kind == FAULT_KILL_SET)
     each_of_set(f, x->set, daemon_start);
