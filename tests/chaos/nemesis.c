@@ -73,7 +73,7 @@ static void begin_process(struct fleet *f, const struct fault *x, struct member_
   case FAULT_RESTART: return daemon_end(f, d);
   case FAULT_STEP_DOWN: return step_down(d);
   case FAULT_DISK_LOW: return daemon_fill_disk(d, LOW_LEAVES);
-  default: d->disk_full = true; return daemon_fill_disk(d, 0);
+  default: return daemon_fill_disk(d, 0);
   }
 }
 
