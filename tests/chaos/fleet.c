@@ -18,7 +18,8 @@ enum {
   POLL_MS = 50,
   TAIL_LINES = 12,
   SMALL_DISK_BYTES = 512 << 20,
-  FULL_DISK_GRACE_MS = 15000
+  FULL_DISK_GRACE_MS = 15000,
+  YOUNG_MS = 3000,
 };
 
 int fleet_sets(const struct fleet *f) {
@@ -62,6 +63,7 @@ void daemon_start(struct fleet *f, struct member_daemon *d) {
   if (d->state != STATE_DOWN) return;
   process_launch(&d->process);
   d->state = STATE_UP;
+  d->started_ms = now_ms();
   proxies_pid(f->proxies, index_of(f, d), d->process.pid);
 }
 
@@ -100,7 +102,8 @@ void daemon_go_on(struct fleet *f, struct member_daemon *d) {
 // How a daemon ended that nobody killed.
 static void judge_end(struct fleet *f, struct member_daemon *d, int status) {
   bool told = d->state == STATE_ENDING, clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  if (told && clean) return;
+  bool too_young = WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM && now_ms() - d->started_ms < YOUNG_MS;
+  if (told && (clean || too_young)) return; // SIGTERM may come before the program knows what to do with it
   if (now_ms() < d->may_end_until_ms && WIFEXITED(status)) {
     report_event(f->report, "%s ended with its disk full (exit code %d)", d->process.name, WEXITSTATUS(status));
     return;

@@ -18,7 +18,7 @@ struct member_daemon {
   int set, member; // set -1: a router
   int proxy_port;
   enum daemon_state state;
-  int64_t ending_since_ms;
+  int64_t started_ms, ending_since_ms;
   bool small_disk;          // its dbpath is a file system of its own that can be filled
   int64_t may_end_until_ms; // its disk is or was just full: it may end by itself, with an exit code
 };

@@ -37,7 +37,8 @@ void report_count(struct report *r, const char *kind, enum outcome o) {
 // --- the longest time without a write ---
 
 static void note_gap(struct report *r, int64_t now) {
-  long long gap = now - atomic_exchange(&r->last_write_ms, now), longest = atomic_load(&r->longest_gap_ms);
+  long long last = atomic_exchange(&r->last_write_ms, now), longest = atomic_load(&r->longest_gap_ms);
+  long long gap = last ? now - last : 0; // 0: before report_writes_begin()
   while (gap > longest && !atomic_compare_exchange_weak(&r->longest_gap_ms, &longest, gap)) {
   }
 }
