@@ -8,10 +8,10 @@ enum { QUIET_START_MS = 2000, PERCENT_PRIMARY = 55 };
 
 const char *fault_name(enum fault_kind k) {
   static const char *const names[FAULT_KINDS] = {
-      "fault kill",      "fault kill whole set", "fault stop",        "fault restart",
-      "fault step down", "fault router kill",    "fault router stop", "fault disk low",
-      "fault disk full", "fault isolate",        "fault cut",         "fault deaf",
-      "fault mute",      "fault delay",          "fault sets apart",  "fault router cut"};
+      "fault kill",        "fault kill whole set", "fault stop",     "fault restart",   "fault step down",
+      "fault router kill", "fault router stop",    "fault disk low", "fault disk full", "fault isolate",
+      "fault cut",         "fault deaf",           "fault mute",     "fault delay",     "fault no peers",
+      "fault sets apart",  "fault router cut"};
   return names[k];
 }
 
@@ -20,8 +20,9 @@ static enum fault_kind choose_kind(struct rng *r, int lane, const struct fault_p
                                               FAULT_STOP,      FAULT_RESTART,     FAULT_RESTART,     FAULT_STEP_DOWN,
                                               FAULT_STEP_DOWN, FAULT_ROUTER_KILL, FAULT_ROUTER_STOP, FAULT_KILL_SET,
                                               FAULT_DISK_LOW,  FAULT_DISK_FULL};
-  static const enum fault_kind network[] = {FAULT_ISOLATE, FAULT_ISOLATE, FAULT_CUT,        FAULT_DEAF,
-                                            FAULT_MUTE,    FAULT_DELAY,   FAULT_SETS_APART, FAULT_ROUTER_CUT};
+  static const enum fault_kind network[] = {FAULT_ISOLATE,  FAULT_ISOLATE, FAULT_CUT,        FAULT_DEAF,
+                                            FAULT_MUTE,     FAULT_DELAY,   FAULT_SETS_APART, FAULT_ROUTER_CUT,
+                                            FAULT_NO_PEERS, FAULT_NO_PEERS};
   if (lane == LANE_NETWORK) return network[rng_below(r, sizeof network / sizeof *network)];
   enum fault_kind k;
   do {

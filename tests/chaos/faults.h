@@ -24,6 +24,7 @@ enum fault_kind {
   FAULT_DEAF,       // what others send to a member is not delivered
   FAULT_MUTE,       // what a member sends is not delivered
   FAULT_DELAY,      // all that a member sends and gets comes late
+  FAULT_NO_PEERS,   // silence between a member and the others of its set; routers and other sets reach it
   FAULT_SETS_APART, // silence between two sets
   FAULT_ROUTER_CUT, // silence between a router and a set
   FAULT_KINDS,

@@ -25,6 +25,11 @@ static void sets_apart(struct fleet *f, int set, int other, enum rule rule) {
       if (f->daemons[a].set == set && f->daemons[b].set == other) between(f, a, b, rule, rule, 0);
 }
 
+static void no_peers(struct fleet *f, const struct member_daemon *d, enum rule rule) {
+  for (int i = 0; i < f->n; i++)
+    if (f->daemons[i].set == d->set) between(f, (int)(d - f->daemons), i, rule, rule, 0);
+}
+
 static void router_apart(struct fleet *f, const struct member_daemon *router, int set, enum rule rule) {
   for (int i = 0; i < f->n; i++)
     if (f->daemons[i].set == set) between(f, (int)(router - f->daemons), i, rule, rule, 0);
@@ -37,6 +42,7 @@ static void begin_network(struct fleet *f, const struct fault *x, struct member_
   case FAULT_DEAF: return around(f, d, RULE_PASS, RULE_SILENT, 0);
   case FAULT_MUTE: return around(f, d, RULE_SILENT, RULE_PASS, 0);
   case FAULT_DELAY: return around(f, d, RULE_PASS, RULE_PASS, x->delay_ms);
+  case FAULT_NO_PEERS: return no_peers(f, d, RULE_SILENT);
   case FAULT_SETS_APART: return sets_apart(f, x->set, x->other_set, RULE_SILENT);
   default: return router_apart(f, d, x->set, RULE_SILENT);
   }
