@@ -67,8 +67,22 @@ static bool add_shard(struct operation *op, struct router *rt, const char *conne
   return true;
 }
 
+// Whether this set is a shard already: a router that starts again need not wait for the primary of each.
+static bool is_shard(struct operation *op, struct router *rt, const char *connection_string) {
+  const char *slash = strchr(connection_string, '/');
+  struct shard_type *shards;
+  struct error err;
+  size_t n;
+  if (slash == NULL || !shard_registry_all(op, rt->shards, true, &shards, &n, &err)) return false;
+  for (size_t i = 0; i < n; i++) {
+    if (strncmp(shards[i].host, connection_string, (size_t)(slash + 1 - connection_string)) == 0) return true;
+  }
+  return false;
+}
+
 bool add_shards(struct operation *op, struct router *rt, const char *const *connection_strings, struct error *err) {
   for (const char *const *shard = connection_strings; *shard != NULL; shard++) {
+    if (is_shard(op, rt, *shard)) continue;
     for (int tries = 0; !add_shard(op, rt, *shard, err); tries++) {
       if (tries % ADD_SHARD_LOG_EVERY == 0) {
         log_info("SHARDING", "Waiting until a shard can be added", "host:s error:e", *shard, err);

@@ -42,8 +42,22 @@ static void one_identity(void **state) {
   folder_remove(folder);
 }
 
+// A router that starts again while one of the shards that it was told to add is down serves the others.
+static void router_without_a_shard(void **state) {
+  struct cluster c;
+  cluster_start(&c, 2, 1, "");
+  (void)process_end(&c.shards[1], SIGKILL);
+  (void)process_end(&c.routers[0], SIGKILL);
+  process_start(&c.routers[0]);
+  mongoc_client_t *client = client_of(&c.routers[0]);
+  must(client, "admin", "{'enableSharding':'up','primaryShard':'sh1'}");
+  must(client, "up", "{'insert':'c','documents':[{'_id':1}]}");
+  mongoc_client_destroy(client);
+  cluster_stop(&c);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(one_identity)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(one_identity), cmocka_unit_test(router_without_a_shard)};
   mongoc_init();
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   mongoc_cleanup();
