@@ -1,13 +1,15 @@
 // The lock table. A lock exists while somebody holds it or waits for it.
+//
+// An insert takes a lock for each document, so a lock is one allocation in a hash table of its own: it has room for the
+// hold that it is made for.
 #include "common/repl/locks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/buf.h"
 #include "common/base/log.h"
 
-enum { SMALL_KEY = 128 }; // nearly all are: no allocation to look one up
+enum { FIRST_SLOTS = 64 };
 
 struct hold {
   struct lock *lock;
@@ -19,27 +21,18 @@ struct hold {
 };
 
 struct lock {
+  struct lock *next; // in its slot
+  uint64_t hash;
   struct hold *holds;
+  struct hold first; // room for one of them
+  bool first_used;
   uint64_t intent; // the writer that waits to have it alone, 0 = none
   uint32_t waiters;
   struct event freed;
+  uint8_t kind;
   size_t key_len;
-  uint8_t key[]; // kind, then what is locked
+  uint8_t key[]; // what is locked
 };
-
-void lock_table_init(struct lock_table *t) {
-  t->locks = map_new();
-  t->next_hold = 1;
-}
-
-void lock_table_free(struct lock_table *t) {
-  map_free(t->locks, free);
-  t->locks = NULL;
-}
-
-size_t lock_count(const struct lock_table *t) {
-  return map_count(t->locks);
-}
 
 static void *allocate(size_t bytes) {
   void *p = calloc(1, bytes);
@@ -47,14 +40,114 @@ static void *allocate(size_t bytes) {
   return p;
 }
 
+void lock_table_init(struct lock_table *t) {
+  *t = (struct lock_table){.n_slots = FIRST_SLOTS, .next_hold = 1};
+  t->slots = allocate(FIRST_SLOTS * sizeof *t->slots);
+}
+
+void lock_table_free(struct lock_table *t) {
+  for (size_t i = 0; i < t->n_slots; i++) {
+    for (struct lock *l = t->slots[i], *next; l; l = next) {
+      next = l->next;
+      free(l);
+    }
+  }
+  free(t->slots);
+  *t = (struct lock_table){0};
+}
+
+size_t lock_count(const struct lock_table *t) {
+  return t->n;
+}
+
+// --- the hash table ---
+
+static uint64_t mixed(uint64_t h, uint64_t word) {
+  h = (h ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+  return h ^ h >> 32;
+}
+
+static uint64_t hash_of(enum lock_kind kind, const uint8_t *key, size_t len) {
+  uint64_t h = mixed(len, kind), word = 0;
+  for (; len >= sizeof word; key += sizeof word, len -= sizeof word) {
+    memcpy(&word, key, sizeof word);
+    h = mixed(h, word);
+  }
+  word = 0;
+  memcpy(&word, key, len);
+  return mixed(h, word);
+}
+
+static struct lock **slot_of(const struct lock_table *t, uint64_t hash) {
+  return &t->slots[hash & (t->n_slots - 1)];
+}
+
+static struct lock *find(const struct lock_table *t, enum lock_kind kind, const void *key, size_t len, uint64_t hash) {
+  struct lock *l = *slot_of(t, hash);
+  while (l && (l->hash != hash || l->kind != kind || l->key_len != len || memcmp(l->key, key, len))) l = l->next;
+  return l;
+}
+
+static void add(struct lock_table *t, struct lock *l) {
+  struct lock **slot = slot_of(t, l->hash);
+  l->next = *slot;
+  *slot = l;
+}
+
+static void grow(struct lock_table *t) {
+  struct lock_table old = *t;
+  t->n_slots *= 2;
+  t->slots = allocate(t->n_slots * sizeof *t->slots);
+  for (size_t i = 0; i < old.n_slots; i++) {
+    for (struct lock *l = old.slots[i], *next; l; l = next) {
+      next = l->next;
+      add(t, l);
+    }
+  }
+  free(old.slots);
+}
+
+static struct lock *find_or_make(struct lock_table *t, enum lock_kind kind, const void *key, size_t len) {
+  uint64_t hash = hash_of(kind, key, len);
+  struct lock *l = find(t, kind, key, len, hash);
+  if (l) return l;
+  if (t->n == t->n_slots) grow(t);
+  l = allocate(sizeof *l + len);
+  l->hash = hash;
+  l->kind = (uint8_t)kind;
+  l->key_len = len;
+  memcpy(l->key, key, len);
+  add(t, l);
+  t->n++;
+  return l;
+}
+
 static void drop_unused(struct lock_table *t, struct lock *l) {
   if (l->holds || l->waiters || l->intent) return;
-  (void)map_remove(t->locks, l->key, l->key_len);
+  struct lock **at = slot_of(t, l->hash);
+  while (*at != l) at = &(*at)->next;
+  *at = l->next;
+  t->n--;
   free(l);
 }
 
+// --- holds ---
+
+static struct hold *hold_new(struct lock *l) {
+  if (l->first_used) return allocate(sizeof(struct hold));
+  l->first_used = true;
+  return &l->first;
+}
+
+static void hold_free(struct lock *l, struct hold *h) {
+  if (h == &l->first)
+    l->first_used = false;
+  else
+    free(h);
+}
+
 static void hold_add(struct lock_table *t, struct lock *l, struct lock_owner *o, enum lock_mode mode) {
-  struct hold *h = allocate(sizeof *h);
+  struct hold *h = hold_new(l);
   *h = (struct hold){.lock = l, .owner = o, .mode = mode, .number = t->next_hold++};
   h->next_of_lock = l->holds;
   h->back_of_lock = &l->holds;
@@ -85,25 +178,6 @@ static bool grantable(const struct lock *l, const struct lock_owner *o, uint64_t
   return !l->intent || l->intent == writer || by_writer;
 }
 
-static struct lock *find(const struct lock_table *t, const uint8_t *key, size_t len) {
-  return map_get(t->locks, key, len);
-}
-
-static struct lock *find_or_make(struct lock_table *t, enum lock_kind kind, const void *key, size_t len) {
-  uint8_t small[SMALL_KEY];
-  struct buf large __attribute__((cleanup(buf_cleanup))) = {0};
-  uint8_t *whole = len < sizeof small ? small : buf_reserve(&large, len + 1);
-  whole[0] = (uint8_t)kind;
-  memcpy(whole + 1, key, len);
-  struct lock *l = find(t, whole, len + 1);
-  if (l) return l;
-  l = allocate(sizeof *l + len + 1);
-  l->key_len = len + 1;
-  memcpy(l->key, whole, len + 1);
-  (void)map_put(t->locks, l->key, l->key_len, l);
-  return l;
-}
-
 bool lock_take(struct lock_table *t, struct lock_owner *o, enum lock_kind kind, const void *key, size_t len,
                enum lock_mode mode, struct lock **lock) {
   struct lock *l = find_or_make(t, kind, key, len);
@@ -127,7 +201,7 @@ void lock_release_all(struct lock_table *t, struct lock_owner *o) {
     o->holds = h->next_of_owner;
     *h->back_of_lock = h->next_of_lock;
     if (h->next_of_lock) h->next_of_lock->back_of_lock = h->back_of_lock;
-    free(h);
+    hold_free(l, h);
     event_signal(&l->freed); // only marks fibers: none runs before all is released
     drop_unused(t, l);
   }
@@ -136,7 +210,7 @@ void lock_release_all(struct lock_table *t, struct lock_owner *o) {
 void lock_continue(struct lock_table *t, struct lock_owner *from, struct lock_owner *to, uint64_t since) {
   struct hold **at = &from->holds;
   for (struct hold *h; (h = *at);) {
-    uint8_t kind = h->lock->key[0];
+    uint8_t kind = h->lock->kind;
     if (h->number >= since) {
       *at = h->next_of_owner;
       h->owner = to;
@@ -183,10 +257,8 @@ static bool held_since_before(const struct lock *l, uint64_t number) {
 }
 
 bool lock_drain(struct operation *op, struct lock_table *t, const char *ns, struct error *err) {
-  struct buf key __attribute__((cleanup(buf_cleanup))) = {0};
-  buf_add_byte(&key, LOCK_NAMESPACE);
-  buf_add(&key, ns, strlen(ns));
-  struct lock *l = find(t, key.data, key.len);
+  size_t len = strlen(ns);
+  struct lock *l = find(t, LOCK_NAMESPACE, ns, len, hash_of(LOCK_NAMESPACE, (const uint8_t *)ns, len));
   if (!l) return op_check(op, err);
   uint64_t now = t->next_hold;
   bool ok = true;

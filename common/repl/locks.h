@@ -6,7 +6,6 @@
 #ifndef SHARDLET_REPL_LOCKS_H
 #define SHARDLET_REPL_LOCKS_H
 
-#include "common/base/map.h"
 #include "common/net/operation.h"
 
 enum lock_kind { LOCK_DOCUMENT = 'd', LOCK_UNIQUE = 'u', LOCK_SESSION = 's', LOCK_NAMESPACE = 'n', LOCK_NAME = 'x' };
@@ -28,7 +27,8 @@ struct lock_owner {
 struct lock; // one thing that is locked or waited for
 
 struct lock_table {
-  struct map *locks;
+  struct lock **slots; // by hash, a power of two of them; each a list
+  size_t n_slots, n;
   uint64_t next_hold; // number of the next hold: they are numbered as they are taken
 };
 
