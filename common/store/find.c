@@ -17,7 +17,10 @@ static bool fetch(struct store_file *f, struct arena *a, int64_t rid, const bson
 
 static bool find_in(struct store_file *f, uint32_t index_id, struct key key, uint32_t *file, int64_t *rid) {
   struct table_index *i = table_index(&f->table, index_id);
-  if (!i || !file_read(f) || !index_get(&f->table, i, key, rid)) return false;
+  if (!i || !file_read(f)) return false;
+  // New _ids are mostly above all others.
+  if (index_id == 0 && !index_may_have(&f->table, i, key)) return false;
+  if (!index_get(&f->table, i, key, rid)) return false;
   *file = f->table.file;
   return true;
 }

@@ -65,6 +65,7 @@ static void index_finalize(struct table_index *i) {
     i->idle[k] = NULL;
   }
   i->highest.len = 0;
+  i->highest_known = false;
 }
 
 static void index_free(struct table_index *i) {
@@ -344,6 +345,24 @@ bool table_get(struct table *t, int64_t rid, sqlite3_stmt **held, struct key *do
   }
   *doc = column_key(*held, 1);
   return true;
+}
+
+static void know_highest(struct table *t, struct table_index *i) {
+  char name[40];
+  index_name(t, i->id, name);
+  sqlite3_stmt *s = db_preparef(t->db, "SELECT key FROM %s ORDER BY key DESC LIMIT 1", name);
+  buf_clear(&i->highest);
+  if (db_step(t->db, s)) {
+    struct key key = column_key(s, 0);
+    buf_add(&i->highest, key.data, key.len);
+  }
+  sqlite3_finalize(s);
+  i->highest_known = true;
+}
+
+bool index_may_have(struct table *t, struct table_index *i, struct key key) {
+  if (!i->highest_known) know_highest(t, i);
+  return key_compare(key, (struct key){i->highest.data, i->highest.len}) <= 0;
 }
 
 bool index_get(struct table *t, struct table_index *i, struct key key, int64_t *rid) {

@@ -32,6 +32,7 @@ struct table_index {
   int64_t entries, key_bytes;
   double dirty_pages; // since the last commit, estimated
   struct buf highest; // the highest key put since the file was opened: keys above it go to the last page
+  bool highest_known; // it is the highest of all keys, or one that is gone was
   sqlite3_stmt *insert, *erase;
   sqlite3_stmt *idle[CURSOR_KINDS]; // GET: the document of a unique key
 };
@@ -102,6 +103,8 @@ void table_cursor_back(struct table *t, enum cursor_kind kind, sqlite3_stmt *s);
 sqlite3_stmt *index_cursor(struct table *t, struct table_index *i, enum cursor_kind kind);
 void index_cursor_back(struct table_index *i, enum cursor_kind kind, sqlite3_stmt *s);
 // The document that has this key in a unique index (or any of those that have it in another).
+// false: the key is above all that the index has; no need to look.
+bool index_may_have(struct table *t, struct table_index *i, struct key key);
 bool index_get(struct table *t, struct table_index *i, struct key key, int64_t *rid);
 
 // What writing somewhere into `bytes` of a B-tree adds to the transaction's dirty pages, as an expected value.
