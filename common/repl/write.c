@@ -12,7 +12,8 @@
 #include "common/repl/repl_internal.h"
 
 enum {
-  IN_FLIGHT_BYTES = 32 << 20, // proposed and not applied
+  IN_FLIGHT_BYTES = 32 << 20,   // proposed and not applied
+  FIRST_ENTRY_BYTES = 64 << 10, // the log writes a batch's first entry while the rest is evaluated
   BEHIND_MS = 5,
   LEAST_FREE_BYTES = 64 << 20, // of the file system: below that a primary takes no more writes
 };
@@ -163,7 +164,8 @@ static void continue_in_new_entry(struct write *w) {
 
 struct change_list *write_changes(struct write *w) {
   open_proposal(w);
-  if (!w->atomic && w->list.n && w->list.bytes >= ENTRY_TARGET_BYTES) continue_in_new_entry(w);
+  size_t full = w->n_sent ? ENTRY_TARGET_BYTES : FIRST_ENTRY_BYTES;
+  if (!w->atomic && w->list.n && w->list.bytes >= full) continue_in_new_entry(w);
   w->open->owner.mark = w->ps->locks.next_hold; // what is locked from now on is for the next statement
   return &w->list;
 }

@@ -311,15 +311,15 @@ static void full_entries(struct operation *op, struct world *w) {
     assert_true(write_lock_document(a, &w->c, key));
     change_put(write_changes(a), &w->c, 1, key, &large);
   }
-  assert_int_equal(w->last, 1); // two documents an entry; the second is open
-  apply_up_to(w, 1);
-  assert_true(write_lock_document(b, &w->c, 1));
-  assert_false(write_lock_document(b, &w->c, 2));
-  assert_false(write_lock_namespace(b, "x.y", true)); // a's second entry holds it too
+  assert_int_equal(w->last, 2); // a short first entry, then two documents an entry; the third is open
+  apply_up_to(w, 2);
+  assert_true(write_lock_document(b, &w->c, 2));
+  assert_false(write_lock_document(b, &w->c, 3));
+  assert_false(write_lock_namespace(b, "x.y", true)); // a's third entry holds it too
   write_abandon(b);
   assert_true(write_propose(a, NULL));
-  assert_int_equal(w->last, 2);
-  apply_up_to(w, 2);
+  assert_int_equal(w->last, 3);
+  apply_up_to(w, 3);
   assert_true(write_commit(op, a, NULL));
 
   for (int64_t key = 0; key < 3; key++) w->version[key] = 0;
@@ -329,8 +329,8 @@ static void full_entries(struct operation *op, struct world *w) {
     change_put(write_changes(a), &w->c, 1, key, &large);
   }
   assert_true(write_propose(a, NULL));
-  assert_int_equal(w->last, 3); // one entry, however large
-  apply_up_to(w, 3);
+  assert_int_equal(w->last, 4); // one entry, however large
+  apply_up_to(w, 4);
   bson_destroy(&large);
 }
 
