@@ -82,6 +82,15 @@ static void role_changed(void *ctx, enum member_state state, int64_t term) {
 
 // --- the log ---
 
+// An initial sync: what was known of the old data is not true of the new.
+static void replaced(void *ctx) {
+  struct shard *sh = ctx;
+  if (!sh->started) return;
+  metadata_forget_all(sh->metadata);
+  identity_load(sh);
+  range_deleter_load(sh->deleter);
+}
+
 struct applying {
   struct shard *sh;
   uint8_t uuid[16]; // of `collection`: neighbouring changes are mostly of one collection
@@ -169,7 +178,11 @@ static bool start(struct operation *op, struct loop *l, const struct options *o,
       .program = "shardd",
       .options = o,
       .tables = tables,
-      .repl_hooks = {.ctx = sh, .applied = applied, .stepping_up = stepping_up, .role_changed = role_changed},
+      .repl_hooks = {.ctx = sh,
+                     .applied = applied,
+                     .stepping_up = stepping_up,
+                     .role_changed = role_changed,
+                     .replaced = replaced},
       .daemon = sh};
   version_check_hooks(sh, &n.hooks);
   status_hooks(sh, &n.hooks);

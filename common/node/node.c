@@ -23,7 +23,8 @@ enum {
 };
 
 static const struct command *const node_tables[] = {node_crud_commands, node_ddl_commands, node_stats_commands,
-                                                    node_diagnostic_commands, node_repl_commands};
+                                                    node_diagnostic_commands, node_repl_commands,
+                                                    node_sync_commands};
 
 // --- background fibers ---
 
@@ -96,6 +97,13 @@ static void on_role_changed(void *ctx, enum member_state state, int64_t term) {
   if (state == MEMBER_PRIMARY) index_builds_resume(n);
 }
 
+static void on_replaced(void *ctx) {
+  struct node *n = ctx;
+  local_role_changed(n);
+  const struct repl_hooks *h = &n->own->repl_hooks;
+  if (h->replaced) h->replaced(h->ctx);
+}
+
 static void gossip_in(void *ctx, const bson_t *reply) {
   cluster_clock_read(&((struct node *)ctx)->clock, reply);
 }
@@ -108,7 +116,9 @@ static void gossip_out(void *ctx, bson_t *body) {
 // --- start ---
 
 static bool open_data(struct operation *op, struct node *n, const struct node_options *o, struct error *err) {
-  struct store_options store = {.dbpath = options_string(o->options, "dbpath", NULL), .role = n->program};
+  struct store_options store = {.dbpath = options_string(o->options, "dbpath", NULL),
+                                .role = n->program,
+                                .generation = repl_generation};
   if (!store.dbpath) return error_set(err, ERR_BadValue, "--dbpath is missing: the directory for this member's data");
   n->own->dbpath = arena_strdup(n->own->arena, store.dbpath);
   const char *set = options_string(o->options, "replSet", NULL);
@@ -125,7 +135,11 @@ static bool open_data(struct operation *op, struct node *n, const struct node_op
                               .clock = &n->clock,
                               .self = n->host_port};
   struct repl_hooks hooks = {
-      .ctx = n, .applied = on_applied, .stepping_up = on_stepping_up, .role_changed = on_role_changed};
+      .ctx = n,
+                              .applied = on_applied,
+                              .stepping_up = on_stepping_up,
+                              .role_changed = on_role_changed,
+                              .replaced = on_replaced};
   n->repl = repl_start(op, n->loop, &repl, &hooks, err);
   return n->repl != NULL;
 }

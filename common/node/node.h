@@ -93,6 +93,7 @@ extern const struct command node_stats_commands[]; // collStats dbStats dataSize
 extern const struct command
     node_diagnostic_commands[]; // hello isMaster ping buildInfo hostInfo getParameter setParameter getLog
                                 // connectionStatus whatsmyuri listCommands currentOp killOp shutdown
+extern const struct command node_sync_commands[]; // _initialSync*
 extern const struct command node_repl_commands[]; // replSetInitiate replSetGetStatus replSetGetConfig replSetReconfig
                                                   // replSetStepDown replSetFreeze
 

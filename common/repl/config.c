@@ -53,6 +53,11 @@ void config_applied(struct repl *r, const bson_t *entry) {
   if (!memcmp(uuid, config_uuid, sizeof config_uuid)) changes_each(entry, look_at_change, r);
 }
 
+void config_reload(struct repl *r, struct arena *a) {
+  const bson_t *config = config_load(r, a);
+  if (config) take_over(r, config);
+}
+
 static bool create_collection(struct operation *op, struct repl *r, struct error *err) {
   bson_t empty = BSON_INITIALIZER;
   struct write *w = write_begin(op, r);

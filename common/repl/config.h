@@ -16,6 +16,7 @@ enum {
 
 const bson_t *config_load(struct repl *r, struct arena *a); // as applied; NULL = none
 void config_applied(struct repl *r, const bson_t *entry);   // takes a new one over, if the entry has one
+void config_reload(struct repl *r, struct arena *a);        // all applied data is another
 // Writes it as an entry (creating the collection before, if need be) and waits until it is applied.
 bool config_write(struct operation *op, struct repl *r, const bson_t *config, struct error *err);
 

@@ -3,8 +3,8 @@
 // One change at a time, and none
 // - before an entry of the leader's own term is committed: else committed entries can be lost (the known fault of
 //   single-server changes);
-// - before every voter has acknowledged the last change: a member that is no voter in its own list refuses votes, so a
-//   leader that dies in between could leave nobody who can be elected;
+// - of the voters before all that stay voters have acknowledged the last change: so one that does not know its set's
+//   newest members yet is never counted twice in a row. A voter that is removed need not have: it may be gone for good.
 // - that removes or demotes the leader itself: two leaders in one term were seen. It hands over first;
 // - of more than one voter.
 #include <stdlib.h>
@@ -119,10 +119,6 @@ static const char *change_forbidden(const struct consensus *c) {
   if (raft_transferee(r)) return "leadership is being handed over";
   if (r->configuration_uncommitted_index || r->leader_state.promotee_id) return "another change is under way";
   if (trail_term(&c->trail, c->commit) != raft_current_term(r)) return "nothing of this term is committed yet";
-  for (unsigned i = 0; i < r->configuration.n; i++)
-    if (r->configuration.servers[i].role == RAFT_VOTER &&
-        consensus_match(c, r->configuration.servers[i].id) < r->configuration_committed_index)
-      return "a voter has not acknowledged the last change";
   return NULL;
 }
 
@@ -133,10 +129,12 @@ bool consensus_can_change(const struct consensus *c) {
 // What is wrong with going from the present members to `next`.
 static const char *step_forbidden(const struct consensus *c, const struct members *now, const struct members *next) {
   size_t voters_changed = 0;
+  bool unaware = false; // a voter that stays one has not acknowledged the last change
   for (size_t i = 0; i < next->n; i++) {
     const struct member *m = &next->list[i], *before = members_find(now, m->id);
     bool was = before && before->role == ROLE_VOTER, is = m->role == ROLE_VOTER;
     voters_changed += was != is;
+    unaware = unaware || (was && is && consensus_match(c, m->id) < c->raft.configuration_committed_index);
     if (is && !was && !consensus_caught_up(c, m->id)) return "a new voter has not caught up";
     if (m->id == c->raft.id && (!before || before->role != m->role)) return "it concerns the leader itself";
   }
@@ -145,6 +143,7 @@ static const char *step_forbidden(const struct consensus *c, const struct member
       voters_changed += now->list[i].role == ROLE_VOTER;
       if (now->list[i].id == c->raft.id) return "it concerns the leader itself";
     }
+  if (voters_changed && unaware) return "a voter has not acknowledged the last change";
   return voters_changed > 1 ? "it changes more than one voter" : NULL;
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/repl/initial_sync.h"
 #include "common/repl/repl_internal.h"
 #include "common/repl/transport.h"
 
@@ -34,11 +35,7 @@ static void on_append(void *ctx, uint64_t first, struct entry *const *entries, s
 }
 
 static void on_install(void *ctx, const struct snapshot_mark *mark, struct entry *snapshot) {
-  log_fatal("REPL",
-            "This member is further behind than the log of its set reaches back, and copying a member's data is not "
-            "supported: "
-            "add it anew, with an empty data directory, while the set's log is complete",
-            "index:l", (int64_t)mark->index);
+  initial_sync_install(ctx, mark);
 }
 
 static void on_send(void *ctx, const struct consensus_message *m) {
@@ -74,6 +71,7 @@ static void apply_next(struct repl *r, struct entry *e) {
 // Tells everybody about what was applied since the last time. Locks are freed before anyone runs.
 static void announce(struct repl *r) {
   proposals_applied(&r->proposals, r->applied);
+  initial_sync_applied(r);
   raft_log_release(r->log, r->applied);
   roles_applied(r);
   event_signal(&r->progressed);
@@ -109,7 +107,7 @@ static void applier(struct operation *op, void *arg) {
 }
 
 static void apply_committed(struct repl *r) {
-  if (r->applier_runs || r->applied >= consensus_commit(r->consensus)) return;
+  if (r->applier_runs || initial_sync_holds_apply(r) || r->applied >= consensus_commit(r->consensus)) return;
   int64_t start = clock_mono_us();
   bool all = true;
   while (all && r->applied < consensus_commit(r->consensus)) {
@@ -156,7 +154,7 @@ void drive_durable(void *ctx, size_t votes, size_t appends, bool installed) {
   notice_gap(r);
   if (votes) transport_release(r->transport, votes);
   if (appends) consensus_persisted(r->consensus, drive_now(), appends);
-  if (installed) consensus_installed(r->consensus, drive_now());
+  if (installed) initial_sync_durable(r);
   if (!r->stopping)
     drive_settle(r);
   else

@@ -9,6 +9,7 @@
 
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "common/repl/initial_sync.h"
 #include "common/repl/repl_internal.h"
 
 enum { ASK_MS = 5000 };
@@ -76,12 +77,13 @@ static bool ask_all(struct operation *op, struct repl *r, const bson_t *config, 
       (long long)doc_i64(config, "version", 1), r->set_name, r->self);
 }
 
-static void write_identity(struct repl *r) {
+void initiate_note_identity(struct repl *r) {
   bson_t note = BSON_INITIALIZER;
   BSON_APPEND_INT64(&note, "instance", (int64_t)r->instance);
   BSON_APPEND_UTF8(&note, "set", r->set_name);
   BSON_APPEND_UTF8(&note, "self", r->self);
   BSON_APPEND_INT64(&note, "id", (int64_t)r->id);
+  if (initial_sync_joining(r)) BSON_APPEND_BOOL(&note, "joining", true);
   raft_log_note(r->log, "identity", &note, NULL, NULL);
   bson_destroy(&note);
 }
@@ -97,7 +99,8 @@ static bool begin_set(struct operation *op, struct repl *r, const char *self, co
   bson_destroy(r->config);
   r->config = bson_copy(config);
   raft_log_cork(r->log, true);
-  write_identity(r);
+  if (!first) initial_sync_join(r);
+  initiate_note_identity(r);
   raft_log_note(r->log, "config", config, NULL, NULL);
   if (first) {
     first->term = 1;

@@ -263,13 +263,16 @@ static struct snapshot_mark mark_ref(const struct snapshot_mark *mark) {
   return m;
 }
 
-void raft_log_install(struct raft_log *log, const struct snapshot_mark *mark) {
+void raft_log_install(struct raft_log *log, const struct snapshot_mark *mark, const char *note, const bson_t *doc) {
   while (log->base <= log->last) ring_drop_first(log);
   log->n_marks = 0;
   log->first = log->base = mark->index + 1;
   log->last = mark->index;
   log->cut_below = 0;
-  put(log, &(struct log_op){.kind = LOG_PUT_SNAPSHOT, .mark = mark_ref(mark)});
+  char *name = note ? strdup(note) : NULL;
+  if (note && !name) log_fatal("REPL", "Out of memory for the replication log", NULL);
+  put(log, &(struct log_op){
+               .kind = LOG_PUT_SNAPSHOT, .mark = mark_ref(mark), .name = name, .doc = note ? bson_copy(doc) : NULL});
 }
 
 void raft_log_mark(struct raft_log *log, const struct snapshot_mark *mark, uint64_t first) {

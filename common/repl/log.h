@@ -27,7 +27,8 @@ void raft_log_close(struct operation *op, struct raft_log *log);
 void raft_log_vote(struct raft_log *log, uint64_t term, uint64_t voted_for);
 void raft_log_append(struct raft_log *log, uint64_t first, struct entry *const *entries,
                      size_t n); // as struct consensus_output
-void raft_log_install(struct raft_log *log, const struct snapshot_mark *mark);
+// Replaces the whole log; the note (NULL = none) changes in the same write.
+void raft_log_install(struct raft_log *log, const struct snapshot_mark *mark, const char *note, const bson_t *doc);
 // Remembers a snapshot; entries before `first` are removed in the background.
 void raft_log_mark(struct raft_log *log, const struct snapshot_mark *mark, uint64_t first);
 // A small document about this member, replaced. doc is copied. done may be NULL.

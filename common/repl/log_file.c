@@ -136,6 +136,14 @@ static bool open_both(struct log_file *f, struct error *err) {
   return true;
 }
 
+bool log_file_exists(const char *dbpath) {
+  char *path = NULL;
+  if (asprintf(&path, "%s/raft.sqlite", dbpath) < 0) log_fatal("REPL", "Out of memory for the replication log", NULL);
+  bool there = access(path, F_OK) == 0;
+  free(path);
+  return there;
+}
+
 struct log_file *log_file_open(const char *dbpath, struct error *err) {
   struct log_file *f = calloc(1, sizeof *f);
   if (!f || asprintf(&f->path, "%s/raft.sqlite", dbpath) < 0 || uv_mutex_init(&f->read_lock))
@@ -253,6 +261,12 @@ static void write_mark(struct log_file *f, const struct log_op *o) {
   step(f, SET_MARK);
 }
 
+static void write_note(struct log_file *f, const struct log_op *o) {
+  (void)sqlite3_bind_text(f->statements[SET_NOTE], 1, o->name, -1, SQLITE_STATIC);
+  (void)sqlite3_bind_blob(f->statements[SET_NOTE], 2, bson_get_data(o->doc), (int)o->doc->len, SQLITE_STATIC);
+  step(f, SET_NOTE);
+}
+
 static void write_op(struct log_file *f, const struct log_op *o) {
   switch (o->kind) {
   case LOG_PUT_NOTHING: return;
@@ -266,13 +280,10 @@ static void write_op(struct log_file *f, const struct log_op *o) {
     bind_u64(f, DELETE_FROM, 1, 0);
     step(f, DELETE_FROM);
     write_mark(f, o);
+    if (o->name) write_note(f, o);
     return;
   case LOG_PUT_MARK: write_mark(f, o); return;
-  case LOG_PUT_NOTE:
-    (void)sqlite3_bind_text(f->statements[SET_NOTE], 1, o->name, -1, SQLITE_STATIC);
-    (void)sqlite3_bind_blob(f->statements[SET_NOTE], 2, bson_get_data(o->doc), (int)o->doc->len, SQLITE_STATIC);
-    step(f, SET_NOTE);
-    return;
+  case LOG_PUT_NOTE: write_note(f, o); return;
   }
 }
 

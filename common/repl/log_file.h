@@ -27,7 +27,7 @@ struct log_op {
   struct entry **entries;   // references
   size_t n;
   struct snapshot_mark mark; // LOG_PUT_SNAPSHOT: removes all entries; LOG_PUT_MARK: keeps them
-  char *name;                // LOG_PUT_NOTE
+  char *name;                // LOG_PUT_NOTE; LOG_PUT_SNAPSHOT: a note that changes with it, NULL = none
   bson_t *doc;
   void (*done)(void *ctx); // once it is durable, in the loop's thread; may be NULL
   void *ctx;
@@ -36,6 +36,7 @@ struct log_op {
 // err: not readable or writable (with the path), damaged, of a newer format.
 struct log_file *log_file_open(const char *dbpath, struct error *err);
 void log_file_close(struct log_file *f); // checkpoints; NULL allowed
+bool log_file_exists(const char *dbpath);
 
 // What was durable when the file was opened. heads and sizes are malloc'd for the caller, changes of members are
 // references.

@@ -8,7 +8,11 @@
 #include "common/repl/repl_internal.h"
 #include "common/repl/transport.h"
 
-enum { STEP_MS = 250, TELL_MS = 5000 };
+enum {
+  STEP_MS = 250,
+  TELL_MS = 2000,
+  SILENT_MS = 3000, // a member that was not heard of for so long is asked who it is
+};
 
 // --- telling ---
 
@@ -20,19 +24,19 @@ static struct entry *founding_entry(struct operation *op, struct repl *r) {
 }
 
 static bool tell(struct operation *op, struct repl *r, const char *host, uint64_t id, struct error *err) {
-  struct entry *first = founding_entry(op, r);
+  if (!r->config) return error_set(err, ERR_NotYetInitialized, "there is no configuration yet");
+  struct entry *first = founding_entry(op, r); // NULL: too long ago; the member gets what was from its leader
   struct members founders = {0};
-  if (!first || !members_decode(first->data, first->len, &founders) || !r->config) {
-    entry_unref(first);
-    return error_set(err, ERR_OperationFailed, "the log does not reach back to its beginning any more");
-  }
+  if (first && !members_decode(first->data, first->len, &founders))
+    log_fatal("REPL", "The log's first entry is no list of members", NULL);
   bson_t body = BSON_INITIALIZER;
   BSON_APPEND_INT32(&body, "_raftBootstrap", 1);
   BSON_APPEND_UTF8(&body, "set", r->set_name);
   BSON_APPEND_UTF8(&body, "self", host);
   BSON_APPEND_INT64(&body, "id", (int64_t)id);
   BSON_APPEND_DOCUMENT(&body, "config", r->config);
-  if (members_find(&founders, id)) BSON_APPEND_BINARY(&body, "first", BSON_SUBTYPE_BINARY, first->data, first->len);
+  if (first && members_find(&founders, id))
+    BSON_APPEND_BINARY(&body, "first", BSON_SUBTYPE_BINARY, first->data, first->len);
   struct remote_command cmd = {.db = "admin", .body = &body, .timeout_ms = TELL_MS};
   const bson_t *reply;
   bool ok = remote_call(op, r->remotes, host, &cmd, &reply, err);
@@ -93,13 +97,6 @@ static void add_one(struct operation *op, struct repl *r, const char *host) {
   struct identity who;
   struct error err;
   uint64_t term = r->leading;
-  if (raft_log_first(r->log) != 1) {
-    log_error("REPL",
-              "A member cannot be added: the log does not reach back to its beginning, and copying a member's data is "
-              "not supported",
-              "host:s", host);
-    return;
-  }
   if (!initiate_ask(op, r, host, &who, &err)) {
     log_warn("REPL", "A member that is to be added does not answer", "host:s error:e", host, &err);
     return;
@@ -112,6 +109,40 @@ static void add_one(struct operation *op, struct repl *r, const char *host) {
   if (consensus_change(r->consensus, drive_now(), &next, &err)) drive_settle(r);
   members_free(&next);
 }
+
+// --- members whose data directory was emptied ---
+
+// A silent member whose host answers as somebody else: the old one has lost its memory and never comes back. It is
+// removed (so its vote is never cast by the new one), and then added anew like any member.
+static bool remove_emptied(struct operation *op, struct repl *r) {
+  const struct members *m = consensus_members(r->consensus);
+  int64_t now = loop_now_ms(r->loop);
+  uint64_t term = r->leading;
+  for (size_t i = 0; i < m->n; i++) {
+    uint64_t id = m->list[i].id;
+    int64_t heard = transport_heard(r->transport, id);
+    if (id == r->id || now - (heard < 0 ? r->started_ms : heard) < SILENT_MS) continue;
+    const char *host = arena_strdup(op->arena, m->list[i].address);
+    struct identity who;
+    struct error err;
+    bool emptied = initiate_ask(op, r, host, &who, &err) && raft_digest(host, who.instance) != id;
+    m = consensus_members(r->consensus); // asking took time
+    if (r->leading != term || !consensus_can_change(r->consensus)) return true;
+    if (!emptied || i >= m->n || m->list[i].id != id) continue;
+    log_warn("REPL", "A member has come back without its data: it is replaced by a new one", "host:s", host);
+    change_one(r, id, true, ROLE_STANDBY);
+    return true;
+  }
+  return false;
+}
+
+// A new voter has all that a secondary has: until then it would be counted, and could not help.
+static bool is_ready(const struct repl *r, uint64_t id) {
+  const struct report *told = transport_report(r->transport, id);
+  return told && told->state == MEMBER_SECONDARY;
+}
+
+// --- steps ---
 
 // One step from raft's members to the configuration's. Removals and demotions first, additions, then promotions.
 static void step(struct operation *op, struct repl *r) {
@@ -134,7 +165,7 @@ static void step(struct operation *op, struct repl *r) {
       add_one(op, r, arena_strdup(op->arena, c.host));
       return;
     }
-    if (!c.votes || x->role == ROLE_VOTER) continue;
+    if (!c.votes || x->role == ROLE_VOTER || !is_ready(r, x->id)) continue;
     if (consensus_caught_up(r->consensus, x->id))
       change_one(r, x->id, false, ROLE_VOTER);
     else
@@ -150,7 +181,9 @@ static void membership_fiber(struct operation *op, void *arg) {
     bool several = consensus_members(r->consensus)->n > 1;
     if (several && r->remotes) tell_silent(op, r);
     transport_tell(r->transport, 0);
-    if (repl_is_primary(r) && consensus_can_change(r->consensus)) step(op, r);
+    transport_keep(r->transport, consensus_members(r->consensus));
+    bool may = repl_is_primary(r) && consensus_can_change(r->consensus);
+    if (may && (!several || !remove_emptied(op, r))) step(op, r);
     drive_settle(r);
   }
   if (!r->stopping) membership_start(r); // somebody killed the operation

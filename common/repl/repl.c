@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "common/repl/initial_sync.h"
 #include "common/repl/repl_internal.h"
 #include "common/repl/transport.h"
 
@@ -61,7 +62,7 @@ struct opening {
   const char *dbpath;
   struct log_file *file;
   struct log_found found;
-  bson_t *identity, *config, *position;
+  bson_t *identity, *config, *position, *generation;
   struct error err;
   bool ok;
 };
@@ -74,6 +75,7 @@ static void open_job(void *arg) {
   (void)log_file_note(o->file, "identity", &o->identity);
   (void)log_file_note(o->file, "config", &o->config);
   (void)log_file_note(o->file, "position", &o->position);
+  (void)log_file_note(o->file, GENERATION_NOTE, &o->generation);
   o->ok = true;
 }
 
@@ -86,6 +88,7 @@ static void opening_free(struct opening *o) {
   bson_destroy(o->identity);
   bson_destroy(o->config);
   bson_destroy(o->position);
+  bson_destroy(o->generation);
 }
 
 static bool check_identity(const struct opening *o, const struct repl_options *options, struct error *err) {
@@ -106,6 +109,7 @@ static struct repl *repl_new(struct loop *l, const struct repl_options *o, const
   r->set_name = copy(o->set_name);
   r->role = copy(o->role);
   r->self = copy(o->self);
+  r->dbpath = copy(o->dbpath);
   r->started_ms = clock_mono_ms();
   r->state_since_ms = clock_wall_ms();
   r->state = MEMBER_STARTUP;
@@ -114,6 +118,7 @@ static struct repl *repl_new(struct loop *l, const struct repl_options *o, const
   (void)uv_timer_init(loop_uv(l), &r->timer);
   r->timer.data = r;
   r->transport = transport_new(r);
+  r->copies = copy_source_new();
   return r;
 }
 
@@ -231,6 +236,8 @@ struct repl *repl_start(struct operation *op, struct loop *l, const struct repl_
   struct raft_log_events events = {r, drive_durable};
   r->log = raft_log_new(l, opening.file, &opening.found, &events);
   take_identity(r, &opening);
+  r->sync = initial_sync_new(opening.generation ? (uint64_t)doc_i64(opening.generation, "n", 0) : 0,
+                             opening.identity && doc_bool(opening.identity, "joining", false));
   bool member = r->id != 0, ok = true;
   if (member) {
     const bson_t *applied = config_load(r, op->arena);
@@ -269,6 +276,8 @@ static void close_timer(struct operation *op, struct repl *r) {
 }
 
 static void repl_free(struct repl *r) {
+  initial_sync_free(r->sync);
+  copy_source_free(r->copies);
   transport_free(r->transport);
   consensus_free(r->consensus);
   proposals_free(&r->proposals);
@@ -276,6 +285,7 @@ static void repl_free(struct repl *r) {
   free(r->set_name);
   free(r->role);
   free(r->self);
+  free(r->dbpath);
   free(r);
 }
 
@@ -303,6 +313,18 @@ void repl_stop(struct operation *op, struct repl *r) {
   raft_log_close(op, r->log);
   close_timer(op, r);
   repl_free(r);
+}
+
+bool repl_generation(const char *dbpath, uint64_t *out, struct error *err) {
+  bson_t *note;
+  *out = 0;
+  if (!log_file_exists(dbpath)) return true;
+  struct log_file *f = log_file_open(dbpath, err);
+  if (!f) return false;
+  if (log_file_note(f, GENERATION_NOTE, &note)) *out = (uint64_t)doc_i64(note, "n", 0);
+  bson_destroy(note);
+  log_file_close(f);
+  return true;
 }
 
 const char *repl_set_name(const struct repl *r) {

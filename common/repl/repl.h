@@ -53,6 +53,7 @@ struct repl_hooks {
                   const bson_t *entry);                 // after store_apply(), on every member, also in replay
   void (*stepping_up)(struct operation *op, void *ctx); // in a fiber, before the member says it is primary
   void (*role_changed)(void *ctx, enum member_state state, int64_t term);
+  void (*replaced)(void *ctx); // all applied data is another now: an initial sync. Entries follow, as in replay
 };
 
 // Opens the log, replays, joins its set if it has a configuration. err: a directory of another set or with a damaged
@@ -98,6 +99,13 @@ bool repl_freeze(struct repl *r, int64_t seconds, struct error *err);
 bool repl_bootstrap(struct operation *op, struct repl *r, const bson_t *body, struct error *err);
 // Of the internal command _raftStream {set, id, host, to}: a connection that asked to carry raft's messages.
 bool repl_accept(struct repl *r, struct connection *c, const bson_t *hello, struct error *err);
+// Of the internal commands _initialSyncBegin, _initialSyncRead and _initialSyncEnd: another member copies this one's
+// data (initial_sync.h).
+bool repl_copy_begin(struct operation *op, struct repl *r, const bson_t *body, bson_t *reply, struct error *err);
+bool repl_copy_read(struct operation *op, struct repl *r, const bson_t *body, bson_t *reply, struct error *err);
+bool repl_copy_end(struct operation *op, struct repl *r, const bson_t *body, bson_t *reply, struct error *err);
+// Which generation of a data directory counts (store_options.generation): noted in the log.
+bool repl_generation(const char *dbpath, uint64_t *out, struct error *err);
 // The log's entries for local.oplog.rs and change capture: from index on, until fn returns false. Reads in the pool.
 bool repl_read_log(struct operation *op, struct repl *r, uint64_t from,
                    bool (*fn)(void *ctx, uint64_t index, const bson_t *entry), void *ctx, struct error *err);

@@ -7,6 +7,7 @@
 //   write.c, proposal.c, locks.c         the primary's side of writing
 //   standing.c   priority, freeze, step down     membership.c  adding and removing members
 //   transport.c  raft's messages between members    write_concern.c  what members have what was written
+//   initial_sync.c, copy_source.c  a member that copies another one's data
 #ifndef SHARDLET_REPL_REPL_INTERNAL_H
 #define SHARDLET_REPL_REPL_INTERNAL_H
 
@@ -18,12 +19,16 @@
 
 enum {
   HEARTBEAT_MS = 100,
-  SNAPSHOT_TIMEOUT_MS = 60000,
+  SNAPSHOT_TIMEOUT_MS = 2000, // the message only starts a copy (initial_sync.h), so it may come often
   MAX_INFLIGHT = 256,
   MAX_JOBS = 16,
 };
 
 struct transport;
+struct initial_sync;
+struct copy_source;
+
+#define GENERATION_NOTE "generation" // {n}: of the data directory, in the log's notes
 
 struct repl {
   struct loop *loop;
@@ -31,7 +36,7 @@ struct repl {
   struct remotes *remotes;
   struct cluster_clock *clock;
   struct repl_hooks hooks;
-  char *set_name, *role;
+  char *set_name, *role, *dbpath;
   char *self;        // host:port: as the configuration names this member, before that as it was told at start
   uint64_t instance; // random, made with the data directory
   uint64_t id;       // raft's, 0 = in no set
@@ -40,6 +45,8 @@ struct repl {
   struct raft_log *log;
   struct consensus *consensus; // NULL = in no set
   struct transport *transport;
+  struct initial_sync *sync;
+  struct copy_source *copies;
   uv_timer_t timer;
   bool timer_closed, stopping;
   struct fiber *closer; // of repl_stop(), which waits for jobs and the timer to end
@@ -111,6 +118,7 @@ struct identity { // who answers at an address
   bool initiated, self;
 };
 bool initiate_ask(struct operation *op, struct repl *r, const char *host, struct identity *out, struct error *err);
+void initiate_note_identity(struct repl *r);
 
 // --- membership.c ---
 void membership_start(struct repl *r);
@@ -130,5 +138,12 @@ void standing_update(struct repl *r); // the configuration or the time may say s
 // --- pacing.c ---
 void pacing_start(struct repl *r);
 bool pacing_snapshot(struct operation *op, struct repl *r); // now; false: nothing new, or not possible
+struct log_position { // the last document at or before an index, which optime.index is
+  struct optime optime;
+  int64_t wall_ms;
+};
+void pacing_position(struct operation *op, struct repl *r, uint64_t index, struct log_position *out);
+// That is what the snapshot ends with: a member that starts from it knows the time that it has reached.
+void pacing_note_position(struct repl *r, const struct log_position *p);
 
 #endif

@@ -5,6 +5,7 @@
 // itself primary. What was proposed and not applied when leadership is lost may or may not take effect.
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/repl/initial_sync.h"
 #include "common/repl/repl_internal.h"
 
 enum { RETRY_MS = 50 };
@@ -39,15 +40,16 @@ static void forget_replay(struct repl *r) {
   r->replay_target = 0;
 }
 
-// What a member is that does not lead. A removed one learns it from the configuration: raft sends it nothing any more.
+// What a member is that does not lead. One that has a part of its set's data only is no secondary yet. A removed one learns it from the configuration: raft sends it nothing any more.
 // One that was added is not in its own log's list of members before it has caught up.
 static void set_idle_state(struct repl *r) {
   enum member_state s = MEMBER_SECONDARY;
   // After a clean end nothing is left to replay, and nothing may come for long.
   if (r->replay_target && r->applied >= r->replay_target) forget_replay(r);
+  initial_sync_applied(r);
   if (r->removed)
     s = MEMBER_REMOVED;
-  else if (!consensus_is_member(r->consensus))
+  else if (!consensus_is_member(r->consensus) || initial_sync_under_way(r))
     s = MEMBER_STARTUP2;
   else if (r->replay_target)
     s = MEMBER_RECOVERING;
@@ -113,6 +115,7 @@ static void propose_first(struct repl *r) {
 }
 
 static void end_leading(struct repl *r) {
+  copy_source_end_all(r);
   log_info("REPL", "Leadership ended", "term:l", (int64_t)r->leading);
   r->leading = r->first_of_term = 0;
   r->proposals.term = 0;
@@ -131,6 +134,7 @@ void roles_follow(struct repl *r) {
   if (!r->leading) set_idle_state(r);
   if (leader != r->known_leader) {
     r->known_leader = leader;
+    initial_sync_leader_changed(r);
     event_signal(&r->progressed);
   }
 }

@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/bson/doc.h"
+#include "common/repl/initial_sync.h"
 #include "common/repl/repl_internal.h"
 #include "common/repl/transport.h"
 
@@ -219,5 +220,6 @@ void repl_status(const struct repl *r, bson_t *reply) {
   BSON_APPEND_INT32(reply, "votingMembersCount", voters);
   BSON_APPEND_INT32(reply, "writableVotingMembersCount", voters);
   append_optimes(r, reply);
+  initial_sync_status(r, reply);
   append_members(r, reply);
 }

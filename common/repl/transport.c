@@ -13,6 +13,7 @@
 
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "common/repl/initial_sync.h"
 #include "common/repl/repl_internal.h"
 
 enum {
@@ -23,6 +24,7 @@ enum {
   FRAME_BYTES = 64 << 20,   // largest message: MAX_INFLIGHT entries are cut to APPEND_BYTES, one entry may be larger
   APPEND_BYTES = 4 << 20,   // of entries in one message, unless the first alone is more
   RETRY_MS = 200,
+  FORGET_MS = 30000,
   NOTE_BYTES = 16,
   REPORT_KIND = 100, // beside enum message_kind
   REPORT_BYTES = 2 + 4 * 8,
@@ -275,6 +277,20 @@ void transport_tell(struct transport *t, uint64_t id) {
     if (!id || t->peers[i]->id == id) tell_one(t->peers[i]);
 }
 
+void transport_keep(struct transport *t, const struct members *m) {
+  int64_t now = loop_now_ms(t->r->loop);
+  for (size_t i = t->n_peers; i-- > 0 && !t->holding;) {
+    struct peer *p = t->peers[i];
+    if (p->reading || members_find(m, p->id) || (p->heard >= 0 && now - p->heard < FORGET_MS)) continue;
+    t->peers[i] = t->peers[--t->n_peers];
+    p->t = NULL;
+    if (p->out)
+      stream_close(p->out); // frees it
+    else
+      peer_free(p);
+  }
+}
+
 static bool take_report(struct peer *p, const uint8_t *data, size_t len) {
   if (len != REPORT_BYTES) return false;
   p->reported = true;
@@ -323,19 +339,16 @@ static bool take_message(struct incoming *in, struct peer *p, const uint8_t *dat
   struct consensus_message m;
   if (len && data[0] == REPORT_KIND) return take_report(p, data, len);
   if (!message_decode(data, len, &m)) return false;
-  if (m.kind == RAFT_MSG_SNAPSHOT) {
-    log_error(
-        "REPL",
-        "This member is further behind than its set's log reaches back, and copying a member's data is not supported: "
-        "remove it and add it anew, with an empty data directory",
-        "from:s index:l", in->host, (int64_t)m.index);
-    message_clear(&m);
-    return true;
-  }
+  struct repl *r = in->t->r;
   bool ok = documents_valid(&m);
   m.peer = in->id;
   m.address = in->host;
-  if (ok) drive_receive(in->t->r, &m);
+  if (ok && m.kind == RAFT_MSG_SNAPSHOT && m.index > r->applied) {
+    initial_sync_wanted(r, &m); // consensus hears of it when the data is there
+  } else if (ok) {
+    initial_sync_heard(r, &m);
+    drive_receive(r, &m);
+  }
   message_clear(&m);
   return ok;
 }

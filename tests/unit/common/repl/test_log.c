@@ -204,7 +204,7 @@ static void snapshots(struct operation *op) {
 
   mark.index = 5000;
   mark.term = 7;
-  raft_log_install(f.log, &mark);
+  raft_log_install(f.log, &mark, NULL, NULL);
   put(&f, 8, 5001);
   wait_appends(op, &f, 1);
   assert_int_equal(f.installs, 1);
