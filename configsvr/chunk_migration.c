@@ -13,12 +13,23 @@
 #include "configsvr/chunk_commands.h"
 #include "configsvr/commands.h"
 
+enum { MOST_CHANGED = 4 }; // the moved one, two remainders, one other of the donor
+
 struct migration {
   const char *ns, *from, *to;
   struct chunk_version chunk, collection; // as the donor knew them when it began
   const bson_t *min, *max;
-  struct chunk_version donor_version; // result
+  // Results. What the commit changed, and in what: so the donor, whose reads and writes wait, need not ask for it.
+  struct chunk_version donor_version, previous;
+  struct collection_type row;
+  struct chunk_type changed[MOST_CHANGED];
+  size_t n_changed; // 0: it had been done before
 };
+
+static bool put_changed(struct commit *c, struct migration *m, const struct chunk_type *chunk, struct error *err) {
+  m->changed[m->n_changed++] = *chunk;
+  return chunk_put(c, chunk, err);
+}
 
 static bool check_target(struct commit *c, const struct migration *m, struct error *err) {
   struct shard_type to;
@@ -61,8 +72,8 @@ static void new_history(struct commit *c, struct chunk_type *chunk, const char *
   chunk->on_current_shard_since = c->now;
 }
 
-static bool put_remainder(struct commit *c, const struct chunk_type *was, const bson_t *min, const bson_t *max,
-                          struct chunk_version *v, struct error *err) {
+static bool put_remainder(struct commit *c, struct migration *m, const struct chunk_type *was, const bson_t *min,
+                          const bson_t *max, struct chunk_version *v, struct error *err) {
   struct chunk_type part = *was;
   bson_oid_init(&part.id, NULL);
   part.min = min;
@@ -70,19 +81,19 @@ static bool put_remainder(struct commit *c, const struct chunk_type *was, const 
   part.has_jumbo = part.jumbo = false;
   part.major = v->major;
   part.minor = ++v->minor;
-  return chunk_put(c, &part, err);
+  return put_changed(c, m, &part, err);
 }
 
 // Everything the donor keeps gets its new versions; *v is the last one given, M|0 when nothing was left to give one to.
-static bool put_donors_part(struct commit *c, const struct migration *m, const struct collection_type *coll,
+static bool put_donors_part(struct commit *c, struct migration *m, const struct collection_type *coll,
                             const struct chunk_type *was, struct chunk_version *v, struct error *err) {
-  if (chunk_bound_compare(was->min, m->min) < 0 && !put_remainder(c, was, was->min, m->min, v, err)) return false;
-  if (chunk_bound_compare(m->max, was->max) < 0 && !put_remainder(c, was, m->max, was->max, v, err)) return false;
+  if (chunk_bound_compare(was->min, m->min) < 0 && !put_remainder(c, m, was, was->min, m->min, v, err)) return false;
+  if (chunk_bound_compare(m->max, was->max) < 0 && !put_remainder(c, m, was, m->max, was->max, v, err)) return false;
   struct chunk_type control;
   if (!chunk_of_shard(c->cs, c->arena, coll->uuid, m->from, &was->id, &control)) return true;
   control.major = v->major;
   control.minor = ++v->minor;
-  return chunk_put(c, &control, err);
+  return put_changed(c, m, &control, err);
 }
 
 // A row of config.placementHistory when the set of owners changes: the recipient is new, or the donor has nothing left.
@@ -108,6 +119,8 @@ static bool move(struct commit *c, struct migration *m, const struct collection_
                  const struct chunk_type *was, struct error *err) {
   struct chunk_version v = collection_version(c->cs, c->arena, coll);
   if (v.major == UINT32_MAX) return error_set(err, 31180, "The major version of %s would overflow", m->ns);
+  m->row = *coll;
+  m->previous = v;
   v.major++;
   v.minor = 0;
   struct chunk_type moved = *was;
@@ -119,7 +132,7 @@ static bool move(struct commit *c, struct migration *m, const struct collection_
   moved.has_jumbo = moved.jumbo = false;
   new_history(c, &moved, m->to);
   // The moved range first: its chunk document may give its lower bound to the left remainder.
-  if (!chunk_put(c, &moved, err) || !put_donors_part(c, m, coll, was, &v, err)) return false;
+  if (!put_changed(c, m, &moved, err) || !put_donors_part(c, m, coll, was, &v, err)) return false;
   bool donor_keeps = v.minor > 0;
   m->donor_version = donor_keeps ? v : version_of(coll, 0, 0);
   return record_placement(c, m, coll, donor_keeps, err);
@@ -129,6 +142,7 @@ static bool commit_migration(struct commit *c, void *args, struct error *err) {
   struct migration *m = args;
   struct collection_type coll;
   struct chunk_type now;
+  m->n_changed = 0;
   if (!catalog_need_collection(c->cs, c->arena, m->ns, &coll, err) ||
       !chunk_check_generation(&coll, &m->collection.epoch, m->collection.timestamp, err)) {
     return false;
@@ -157,6 +171,22 @@ static bool request_version(struct request *r, const bson_t *in, const char *fie
   return chunk_version_parse(&v, out, err) || error_prefix(err, "%s.%s", r->name, field);
 }
 
+// {previousVersion, collection, chunks: [...]}: rows as they are in the catalog.
+static void append_changed(struct arena *a, const struct migration *m, bson_t *reply) {
+  bson_t chunks;
+  if (!m->n_changed) return;
+  chunk_version_append(reply, "previousVersion", &m->previous);
+  BSON_APPEND_DOCUMENT(reply, "collection", collection_type_doc(a, &m->row));
+  BSON_APPEND_ARRAY_BEGIN(reply, "chunks", &chunks);
+  for (size_t i = 0; i < m->n_changed; i++) {
+    char name[16];
+    const char *key;
+    bson_uint32_to_string((uint32_t)i, &key, name, sizeof name);
+    BSON_APPEND_DOCUMENT(&chunks, key, chunk_type_doc(a, &m->changed[i]));
+  }
+  bson_append_array_end(reply, &chunks);
+}
+
 bool config_commit_chunk_migration(struct request *r, bson_t *reply, struct error *err) {
   struct migration m = {0};
   const bson_t *chunk;
@@ -170,6 +200,7 @@ bool config_commit_chunk_migration(struct request *r, bson_t *reply, struct erro
   static const char *const namespaces[] = {"config.chunks", "config.collections", "config.shards"};
   if (!commit_run(r->op, config_of(r), namespaces, 3, commit_migration, &m, err)) return false;
   chunk_version_append(reply, "shardVersion", &m.donor_version);
+  append_changed(r->op->arena, &m, reply);
   return true;
 }
 

@@ -11,8 +11,18 @@
 #include "mongos/two_phase.h"
 #include "mongos/write_error.h"
 
-// Rounds in a row that may pass without any statement getting on.
-enum { ROUNDS_WITHOUT_PROGRESS = 5 };
+enum {
+  ROUNDS_WITHOUT_PROGRESS = 5, // in a row, by a placement that was tried before
+  ROUNDS_WITHOUT_END = 40,     // in a row by whatever placement; most of them wait a second
+};
+
+// What a round was routed by. One that nobody had tried yet is progress of a kind: somebody drops, makes or moves the
+// collection faster than its statements arrive, and that is no reason to refuse them.
+struct route_seen {
+  enum placement_kind kind;
+  struct database_version db;
+  struct chunk_version version;
+};
 
 struct execution {
   struct request *r;
@@ -22,6 +32,8 @@ struct execution {
   struct arena *scratch; // of targeting
   struct arena *outer;   // the request's arena; op->arena is the round's meanwhile
   const struct placement *p;
+  struct route_seen seen;         // of the last round
+  bool new_route;                 // ... which no round before had been routed by
   struct write_targeter targeter; // of this round
   bool placement_renewed;         // once, because of a statement that could not be routed
   bool renew;                     // ... is to be done now
@@ -214,12 +226,12 @@ static bool cannot_route(void *ctx, size_t op, const struct error *err) {
   return true;
 }
 
-static void fail_the_rest(struct execution *x) {
+static void fail_the_rest(struct execution *x, int stuck) {
   struct error err;
   error_set(
       &err, ERR_NoProgressMade,
       "no progress was made executing batch write op in %s after %d rounds (%zu ops completed in %d rounds total)",
-      x->w->ns, ROUNDS_WITHOUT_PROGRESS, x->batch->settled, x->rounds);
+      x->w->ns, stuck - 1, x->batch->settled, x->rounds);
   for (size_t i = 0; i < x->batch->n; i++) {
     if (x->batch->ops[i].state != WRITE_READY) continue;
     write_result_error(x->out, i, &err);
@@ -231,6 +243,15 @@ static enum targeted_family family_of(enum write_kind kind) {
   return kind == WRITE_INSERT ? TARGETED_INSERT : kind == WRITE_UPDATE ? TARGETED_UPDATE : TARGETED_DELETE;
 }
 
+static void note_route(struct execution *x, const struct placement *p) {
+  struct route_seen now = {.kind = p->kind, .db = p->db_version, .version = chunk_version_unsharded()};
+  if (p->routing && p->routing->tracked) now.version = chunk_map_version(p->routing->chunks);
+  const struct route_seen *was = &x->seen;
+  x->new_route = x->rounds == 0 || was->kind != now.kind || !database_version_equal(&was->db, &now.db) ||
+                 !chunk_version_equal(&was->version, &now.version);
+  x->seen = now;
+}
+
 // One round in the round's own arena. *done: nothing is left.
 static bool run_round(struct execution *x, bool *done, struct error *err) {
   struct router *rt = router_of(x->r);
@@ -240,6 +261,7 @@ static bool run_round(struct execution *x, bool *done, struct error *err) {
   *done = p.kind == PLACE_NOWHERE;
   if (*done) return true;
   x->p = &p;
+  note_route(x, &p);
   x->rounds++;
   x->targeter = (struct write_targeter){.w = x->w, .p = &p, .scratch = x->scratch};
   struct batch_round round;
@@ -263,7 +285,7 @@ static bool run_rounds(struct execution *x, struct error *err) {
   struct arena *of_round __attribute__((cleanup(arena_cleanup))) = arena_new();
   bool done = false;
   size_t settled = 0;
-  for (int stuck = 0; !done;) {
+  for (int stuck = 0, same = 0; !done;) {
     struct error e = {0};
     op->arena = of_round;
     bool ok = run_round(x, &done, &e);
@@ -272,10 +294,11 @@ static bool run_rounds(struct execution *x, struct error *err) {
     arena_reset(of_round);
     if (!ok) return false;
     stuck = x->batch->settled > settled ? 0 : stuck + 1;
+    same = stuck == 0 || x->new_route ? 0 : same + 1;
     settled = x->batch->settled;
     if (done) return true;
-    if (stuck > ROUNDS_WITHOUT_PROGRESS) {
-      fail_the_rest(x);
+    if (same >= ROUNDS_WITHOUT_PROGRESS || stuck > ROUNDS_WITHOUT_END) {
+      fail_the_rest(x, stuck);
       return true;
     }
     if (stuck > 0 && !stale_pause(op, stuck - 1, err)) return false;

@@ -38,6 +38,7 @@ static const struct command *const tables[] = {
     shardd_merge_commands,
     shardd_test_commands,
     shardd_move_collection_commands,
+    shardd_collection_copy_commands,
     shardd_balancing_commands,
     NULL,
 };

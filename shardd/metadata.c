@@ -273,6 +273,17 @@ bool metadata_refresh(struct operation *op, struct metadata *m, const char *ns, 
   return ok;
 }
 
+bool metadata_advance(struct metadata *m, const char *ns, const struct routing *from, struct routing *next) {
+  struct ns_metadata *n = metadata_find_ns(m, ns);
+  bool current = n && n->routing == from; // else it was forgotten since, or a refresh was faster
+  if (current)
+    install(m, n, next);
+  else
+    routing_unref(next);
+  if (current) cache_flush_soon(m->sh, ns);
+  return current;
+}
+
 bool metadata_load(struct operation *op, struct metadata *m, const char *ns, struct routing **out, struct error *err) {
   for (int i = 0; i < LOAD_ATTEMPTS; i++) {
     if (!metadata_refresh(op, m, ns, err)) return false;

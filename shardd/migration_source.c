@@ -50,7 +50,6 @@
 enum {
   CATCH_UP_MS = 6 * 60 * 60 * 1000,
   COMMIT_ON_RECIPIENT_MS = 75000, // its two parts have 37.5 s each
-  FINISH_RETRY_MS = 500,          // between attempts to learn a commit's outcome
   JUMBO_FACTOR = 2,               // a range of more documents than this many average chunks is not moved
   JUMBO_EMPTY = 250001,           // ... when there is no average
 };
@@ -269,53 +268,6 @@ static bool commit_on_recipient(struct operation *op, struct donation *d, struct
 
 // --- step 6 ---
 
-static bool tell_config(struct operation *op, struct donation *d, struct error *err) {
-  bson_t *cmd = arena_bson(op->arena), chunk;
-  BSON_APPEND_UTF8(cmd, "_configsvrCommitChunkMigration", d->request.ns);
-  BSON_APPEND_UTF8(cmd, "fromShard", d->sh->name);
-  BSON_APPEND_UTF8(cmd, "toShard", d->request.to);
-  BSON_APPEND_DOCUMENT_BEGIN(cmd, "migratedChunk", &chunk);
-  chunk_version_append(&chunk, "lastmod", &d->doc.before); // invariant: the version that the migration started from
-  BSON_APPEND_DOCUMENT(&chunk, "min", d->doc.min);
-  BSON_APPEND_DOCUMENT(&chunk, "max", d->doc.max);
-  bson_append_document_end(cmd, &chunk);
-  chunk_version_append(cmd, "fromShardCollectionVersion", &d->collection_version);
-  append_majority(cmd);
-  d->commit_begun = true;
-  return config_call(op, d->sh, cmd, NULL, err);
-}
-
-// Until the outcome is known nobody may read or write the collection here. Ends without it only with this member's
-// role.
-static bool find_outcome(struct operation *op, struct donation *d, struct error *err) {
-  struct error why = {0};
-  log_warn("MIGRATE", "Error occurred while committing the migration; reading its outcome back", "namespace:s error:e",
-           d->request.ns, err);
-  while (!decision_find(op, d->sh, &d->doc, &why)) {
-    log_warn("MIGRATE", "The outcome of the migration is not known yet", "namespace:s error:e", d->request.ns, &why);
-    if (!op_sleep(op, FINISH_RETRY_MS, &why)) return error_prefix(err, "The outcome of the commit is unknown");
-  }
-  if (d->doc.decision == DECISION_COMMITTED) {
-    *err = (struct error){0};
-    return true;
-  }
-  return error_prefix(err, "Migration was not committed on the config server");
-}
-
-// Metadata of after the move, before anyone is let in again: else this shard would go on serving a range that it gave
-// away.
-static void refresh_after_commit(struct operation *op, struct donation *d) {
-  struct error err = {0};
-  if (!metadata_refresh(op, d->sh->metadata, d->request.ns, &err)) {
-    metadata_invalidate(d->sh->metadata, d->request.ns); // who comes next refreshes first
-    log_warn("MIGRATE", "Failed to refresh metadata after the migration committed; it is unknown now",
-             "namespace:s error:e", d->request.ns, &err);
-    return;
-  }
-  log_info("MIGRATE", "Migration succeeded and updated collection placement version", "namespace:s migrationId:s",
-           d->request.ns, d->doc.session_id);
-}
-
 static void leave_section(struct operation *op, struct donation *d) {
   if (!d->in_section) return;
   d->in_section = false;
@@ -364,12 +316,13 @@ static bool commit_on_config(struct operation *op, struct donation *d, struct er
   int64_t began = loop_now_ms(op->loop);
   section_block_reads(d->sh, d->request.ns, d->doc.session_id);
   section_outcome_unknown(d->sh, d->request.ns, d->doc.session_id, true);
-  if (tell_config(op, d, err))
+  const bson_t *reply = NULL;
+  if (commit_tell(op, d, &reply, err))
     d->doc.decision = DECISION_COMMITTED;
-  else if (!find_outcome(op, d, err))
+  else if (!commit_find_outcome(op, d, err))
     return false;
   section_outcome_unknown(d->sh, d->request.ns, d->doc.session_id, false);
-  refresh_after_commit(op, d);
+  commit_learn(op, d, reply);
   bool written = decision_write(op, d->sh, &d->doc, d->orphans, err);
   if (written && !failpoint_hang(op, d->sh, "hangBeforeLeavingCriticalSection", err)) return false;
   d->sh->counters.critical_section_commit_ms += loop_now_ms(op->loop) - began;

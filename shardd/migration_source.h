@@ -62,6 +62,14 @@ void donation_log(struct operation *op, struct donation *d, const char *what); /
 void donation_log_commit(struct operation *op, struct donation *d);
 void donation_log_steps(struct operation *op, struct donation *d, const struct error *err);
 
+// migration_commit.c: step 6 and the config server.
+bool commit_tell(struct operation *op, struct donation *d, const bson_t **reply, struct error *err);
+// After an error of it. true: it was committed all the same. Ends without knowing only with this member's role.
+bool commit_find_outcome(struct operation *op, struct donation *d, struct error *err);
+// Metadata of after the move, before anyone is let in again: else this shard would go on serving a range that it gave
+// away. reply: the commit's, NULL when it never came.
+void commit_learn(struct operation *op, struct donation *d, const bson_t *reply);
+
 // migration_decision.c: the donor's lines of the log (DESIGN section 6), each one entry.
 bool decision_begin(struct operation *op, struct shard *sh, const struct coordinator_doc *d, bool now,
                     const bson_t *key, struct error *err);

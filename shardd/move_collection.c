@@ -4,7 +4,7 @@
 // Led by the database's primary shard:
 //   1 {coordinator document, phase "cloning"}
 //   2 the source blocks writes, the target everything
-//   3 the target copies all documents
+//   3 the target copies all documents, and the records of retryable writes (collection_copy.c)
 //   4 {phase "committing"}; the source blocks reads, too
 //   5 config commit: the new UUID takes the name, with one chunk on the target
 //   6 the source drops the old collection; both let requests in again
@@ -15,18 +15,14 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/bson/doc.h"
-#include "shardd/bson_array.h"
+#include "shardd/change_log.h"
 #include "shardd/ddl_coordinator.h"
-#include "shardd/local_collection.h"
 #include "shardd/migration_documents.h"
 #include "shardd/peer.h"
 
 #define MOVE "moveCollection"
 
-enum {
-  CLONE_TIMEOUT_MS = 6 * 60 * 60 * 1000,
-  CLONE_BATCH = 1000, // documents
-};
+enum { CLONE_TIMEOUT_MS = 6 * 60 * 60 * 1000 };
 
 struct move {
   const char *ns, *from, *to;
@@ -63,6 +59,28 @@ static bool drop_on(struct operation *op, struct shard *sh, const char *shard, c
   return ddl_call(op, sh, &(struct shard_list){.names = &shard, .n = 1}, cmd, err);
 }
 
+// A row of config.changelog for each change of phase, as a resharding coordinator writes it, which moveCollection is in
+// MongoDB.
+static void log_phase(struct operation *op, struct shard *sh, const struct move *m, const char *was, const char *now) {
+  bson_t *details = arena_bson(op->arena);
+  BSON_APPEND_UTF8(details, "newState", now);
+  BSON_APPEND_UTF8(details, "oldState", was);
+  BSON_APPEND_UTF8(details, "namespace", m->ns);
+  doc_append_uuid(details, "collectionUUID", m->old_uuid);
+  doc_append_uuid(details, "reshardingUUID", m->new_uuid);
+  BSON_APPEND_UTF8(details, "provenance", MOVE);
+  BSON_APPEND_UTF8(details, "from", m->from);
+  BSON_APPEND_UTF8(details, "to", m->to);
+  log_change_soon(op, sh, "resharding.coordinator.transition", m->ns, details);
+}
+
+// The last one: all are written before the command answers.
+static bool end_phase(struct operation *op, struct shard *sh, const struct move *m, const char *was, const char *now) {
+  log_phase(op, sh, m, was, now);
+  log_changes_wait(op, sh);
+  return true;
+}
+
 // --- steps 2 and 3 ---
 
 static bool clone_on_target(struct operation *op, struct shard *sh, const struct move *m, struct error *err) {
@@ -83,7 +101,8 @@ static bool copy(struct operation *op, struct shard *sh, const struct move *m, s
 
 static bool take_back(struct operation *op, struct shard *sh, const struct move *m, struct error *err) {
   return drop_on(op, sh, m->to, m, m->new_uuid, err) && block_one(op, sh, m->to, m, "Unblock", err) &&
-         block_one(op, sh, m->from, m, "Unblock", err) && ddl_forget(op, sh, m->ns, MOVE, err);
+         block_one(op, sh, m->from, m, "Unblock", err) && ddl_forget(op, sh, m->ns, MOVE, err) &&
+         end_phase(op, sh, m, "cloning", "aborting");
 }
 
 // --- steps 4 to 7 ---
@@ -105,7 +124,7 @@ static bool go_forward(struct operation *op, struct shard *sh, const struct move
   return block_one(op, sh, m->to, m, "ReadsAndWrites", err) && block_one(op, sh, m->from, m, "ReadsAndWrites", err) &&
          tell_config(op, sh, m, err) && drop_on(op, sh, m->from, m, m->old_uuid, err) &&
          block_one(op, sh, m->to, m, "Unblock", err) && block_one(op, sh, m->from, m, "Unblock", err) &&
-         ddl_forget(op, sh, m->ns, MOVE, err);
+         ddl_forget(op, sh, m->ns, MOVE, err) && end_phase(op, sh, m, "committing", "done");
 }
 
 bool ddl_resume_move(struct operation *op, struct shard *sh, const char *ns, const bson_t *doc, struct error *err) {
@@ -119,7 +138,9 @@ bool ddl_resume_move(struct operation *op, struct shard *sh, const char *ns, con
 
 static bool move_steps(struct operation *op, struct shard *sh, const struct move *m, struct error *err) {
   if (!ddl_remember(op, sh, move_document(op->arena, m, "cloning"), err)) return false;
+  log_phase(op, sh, m, "initializing", "cloning");
   bool committing = copy(op, sh, m, err) && ddl_remember(op, sh, move_document(op->arena, m, "committing"), err);
+  if (committing) log_phase(op, sh, m, "cloning", "committing");
   if (committing && go_forward(op, sh, m, err)) return true;
   struct error why = {0};
   if (committing || !take_back(op, sh, m, &why)) ddl_resume_soon(sh);
@@ -179,108 +200,8 @@ static bool move_collection(struct request *r, bson_t *reply, struct error *err)
   return ok;
 }
 
-// --- the target's part ---
-
-struct copy {
-  struct operation *op;
-  struct shard *sh;
-  struct collection *c; // referenced
-  const char *from;
-};
-
-static bool put_batch(struct copy *x, const bson_t *batch, struct error *err) {
-  struct write *w = write_begin(x->op, x->sh->node.repl);
-  bson_iter_t it;
-  if (!write_admit(x->op, x->sh->node.repl, err)) return false;
-  while (!write_lock_namespace(w, x->c->ns, false))
-    if (!write_wait(x->op, w, err)) return false;
-  if (x->c->dropped || !x->c->n_intervals)
-    return error_set(err, ERR_NamespaceNotFound, "Collection %s was dropped while it was copied", x->c->ns);
-  uint32_t file = x->c->intervals[0].file; // an unsharded collection has one
-  bson_iter_init(&it, batch);
-  while (bson_iter_next(&it)) {
-    bson_t doc;
-    iter_doc(&doc, &it);
-    change_put(write_changes(w), x->c, file, collection_next_rid(x->c), &doc);
-  }
-  return write_commit(x->op, w, err);
-}
-
-// One find or getMore on the source; its documents are written here. *cursor 0: that was the last.
-static bool copy_batch(struct copy *x, int64_t *cursor, struct error *err) {
-  bson_t *cmd = arena_bson(x->op->arena), reply_cursor, batch;
-  const bson_t *reply;
-  if (*cursor)
-    BSON_APPEND_INT64(cmd, "getMore", *cursor);
-  else
-    BSON_APPEND_UTF8(cmd, "find", x->c->name);
-  if (*cursor) BSON_APPEND_UTF8(cmd, "collection", x->c->name);
-  BSON_APPEND_INT32(cmd, "batchSize", CLONE_BATCH);
-  if (!peer_call(x->op, x->sh, x->from, x->c->db, cmd, PEER_TIMEOUT_MS, false, &reply, err)) return false;
-  if (!doc_doc(reply, "cursor", &reply_cursor) || !doc_doc(&reply_cursor, *cursor ? "nextBatch" : "firstBatch", &batch))
-    return error_set(err, ERR_NoSuchKey, "The source answered no cursor");
-  *cursor = doc_i64(&reply_cursor, "id", 0);
-  return put_batch(x, &batch, err);
-}
-
-static bool copy_documents(struct copy *x, struct error *err) {
-  struct arena *outer = x->op->arena, *own = arena_new();
-  x->op->arena = own; // of one batch
-  int64_t cursor = 0;
-  bool ok;
-  do {
-    arena_reset(own);
-    ok = copy_batch(x, &cursor, err);
-  } while (ok && cursor);
-  if (!ok) {
-    struct error kept;
-    error_copy(&kept, err, outer); // its extra fields are in the batch's arena
-    *err = kept;
-  }
-  x->op->arena = outer;
-  arena_free(own);
-  return ok;
-}
-
-static bool ask_source(struct operation *op, struct shard *sh, const char *ns, const char *from,
-                       const uint8_t source[16], struct collection_plan *plan, struct error *err) {
-  bson_t *cmd = arena_bson(op->arena);
-  const bson_t *info;
-  BSON_APPEND_UTF8(cmd, "_shardsvrCollectionInfo", ns);
-  if (!peer_call(op, sh, from, "admin", cmd, PEER_TIMEOUT_MS, true, &info, err) ||
-      !collection_plan_parse(op->arena, ns, info, plan, err))
-    return false;
-  if (memcmp(plan->uuid, source, 16) == 0) return true;
-  return error_set(err, ERR_CollectionUUIDMismatch, "Collection UUID does not match that specified");
-}
-
-// A copy that an earlier try left is dropped first, and whatever else has the name here.
-static bool clone_collection(struct request *r, bson_t *reply, struct error *err) {
-  struct shard *sh = shard_of(r);
-  struct collection_plan plan;
-  const char *from;
-  uint8_t uuid[16], source[16];
-  if (!r->coll) return error_set(err, ERR_InvalidNamespace, "Invalid namespace specified");
-  if (!doc_uuid(r->body, "uuid", uuid) || !doc_uuid(r->body, "sourceUuid", source))
-    return error_set(err, ERR_NoSuchKey, "Missing required field 'uuid' or 'sourceUuid'");
-  if (!request_required_str(r, "fromShard", &from, err) || !ask_source(r->op, sh, r->coll, from, source, &plan, err) ||
-      !local_collection_drop(r->op, sh, r->coll, NULL, err))
-    return false;
-  memcpy(plan.uuid, uuid, 16);
-  plan.shard_key = arena_bson(r->op->arena);
-  if (!local_collection_ensure(r->op, sh, &plan, err)) return false;
-  struct collection *c = store_collection_by_uuid(sh->node.store, uuid);
-  if (!c) return error_set(err, ERR_NamespaceNotFound, "Collection %s was dropped while it was copied", r->coll);
-  struct copy x = {.op = r->op, .sh = sh, .c = collection_ref(c), .from = from};
-  bool ok = copy_documents(&x, err);
-  collection_unref(c);
-  return ok;
-}
-
 const struct command shardd_move_collection_commands[] = {
     {"_shardsvrMoveCollection", NULL, CMD_WRITE | CMD_ADMIN_ONLY | CMD_INTERNAL, move_collection,
      "Moves an unsharded collection to another shard."},
-    {"_shardsvrCloneCollection", NULL, CMD_WRITE | CMD_ADMIN_ONLY | CMD_INTERNAL, clone_collection,
-     "Copies a collection from another shard."},
     {0},
 };

@@ -17,6 +17,7 @@
 #include "shardd/critical_section.h"
 #include "shardd/peer.h"
 #include "shardd/range_deleter.h"
+#include "shardd/session_records.h"
 
 enum { SESSIONS_IN_ENTRY_BYTES = 4 * 1024 * 1024 }; // of records that go with the adoption in one entry
 
@@ -32,17 +33,7 @@ static void records_cleanup(struct records *l) {
 }
 
 static void add_records(struct write *w, const struct collection *c, const struct records *l) {
-  for (size_t i = 0; i < l->n; i++) {
-    uint8_t lsid[16];
-    bson_t reply;
-    bson_value_t sk;
-    struct key key = {0};
-    if (!doc_uuid(l->docs[i], "l", lsid) || !doc_doc(l->docs[i], "r", &reply)) continue;
-    bool has_key = doc_value(l->docs[i], "sk", &sk) && sk.value_type == BSON_TYPE_BINARY;
-    if (has_key) key = (struct key){.data = sk.value.v_binary.data, .len = sk.value.v_binary.data_len};
-    change_session(write_changes(w), lsid, doc_i64(l->docs[i], "t", 0), (int32_t)doc_i64(l->docs[i], "s", 0), &reply, c,
-                   has_key ? &key : NULL);
-  }
+  for (size_t i = 0; i < l->n; i++) session_record_add(w, c, l->docs[i]);
 }
 
 static bool fetch_records(struct operation *op, struct reception *r, bson_t *records, bool *more, struct error *err) {

@@ -90,6 +90,7 @@ extern const struct command shardd_drop_commands[];
 extern const struct command shardd_rename_commands[];
 extern const struct command shardd_participant_commands[];
 extern const struct command shardd_move_collection_commands[];
+extern const struct command shardd_collection_copy_commands[];
 extern const struct command shardd_balancing_commands[];
 extern const struct command shardd_test_commands[];
 

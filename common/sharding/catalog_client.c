@@ -163,52 +163,97 @@ static void build_map(void *arg) {
 }
 
 // known: a map of this same generation, or NULL.
+static struct chunk_map *make_map(struct operation *op, const struct collection_type *coll,
+                                  const struct chunk_map *known, struct chunk_list *l, struct error *err) {
+  struct build_job job = {coll, known, l, NULL, {0}};
+  // A large table takes a second to build, which is not for the loop's thread. An update shares blocks with maps in
+  // use there, and is fast.
+  if (!known && l->n > BUILD_IN_POOL_CHUNKS) {
+    op_run_in_pool(op, build_map, &job);
+  } else {
+    build_map(&job);
+  }
+  if (!job.result) *err = job.err;
+  return job.result;
+}
+
 static struct chunk_map *load_map(struct operation *op, struct replica_set *config, const struct collection_type *coll,
-                                  const struct chunk_map *known, struct error *err) {
-  struct arena *a = arena_new(); // apart from the operation's, for it may be large
+                                  struct error *err) {
+  struct arena *a __attribute__((cleanup(arena_cleanup))) = arena_new(); // apart from the operation's, for it may be
+                                                                         // large
   struct shard_key key;
   struct chunk_map *m = NULL;
   struct chunk_list l = {.arena = a, .key = &key};
-  struct chunk_version v = {0};
-  if (known) v = chunk_map_version(known);
-  if (shard_key_parse(a, coll->key, &key, err) && read_chunks(op, config, coll, chunk_version_lastmod(&v), &l, err)) {
-    struct build_job job = {coll, known, &l, NULL, {0}};
-    // A large table takes a second to build, which is not for the loop's thread. An update shares blocks with maps in
-    // use there, and is fast.
-    if (!known && l.n > BUILD_IN_POOL_CHUNKS) {
-      op_run_in_pool(op, build_map, &job);
-    } else {
-      build_map(&job);
-    }
-    m = job.result;
-    if (!m) *err = job.err;
-  }
+  if (shard_key_parse(a, coll->key, &key, err) && read_chunks(op, config, coll, 0, &l, err))
+    m = make_map(op, coll, NULL, &l, err);
   free(l.chunks);
-  arena_free(a);
   return m;
 }
 
 static bool same_generation(const struct routing *known, const struct collection_type *coll) {
-  return known && known->tracked && known->collection.timestamp == coll->timestamp &&
-         bson_oid_equal(&known->collection.epoch, &coll->epoch);
+  return known->collection.timestamp == coll->timestamp && bson_oid_equal(&known->collection.epoch, &coll->epoch);
+}
+
+// The collection's row, and, in hope that it is of the generation that is known, the chunks that changed since. Both at
+// once: they share one barrier on the config server.
+struct parallel_read {
+  struct replica_set *config;
+  const char *ns;
+  const struct routing *known; // NULL: only the row
+  const bson_t *row;           // NULL = there is none
+  struct chunk_list newer;
+  bool row_read, newer_read;
+  struct error row_error, newer_error;
+};
+
+static void read_branch(struct operation *op, size_t i, void *ctx) {
+  struct parallel_read *p = ctx;
+  if (i == 0) {
+    p->row_read = find_by_id(op, p->config, "collections", p->ns, &p->row, &p->row_error);
+  } else {
+    struct chunk_version v = chunk_map_version(p->known->chunks);
+    p->newer_read =
+        read_chunks(op, p->config, &p->known->collection, chunk_version_lastmod(&v), &p->newer, &p->newer_error);
+  }
+}
+
+// The chunks of a row that was read. NULL: err.
+static struct chunk_map *chunks_of(struct operation *op, struct parallel_read *p, const struct collection_type *coll,
+                                   bool *incremental, struct error *err) {
+  *incremental = p->known && same_generation(p->known, coll);
+  if (!*incremental) return load_map(op, p->config, coll, err);
+  if (p->newer_read) return make_map(op, coll, p->known->chunks, &p->newer, err);
+  *err = p->newer_error;
+  return NULL;
+}
+
+static struct routing *routing_of(struct operation *op, struct parallel_read *p, bool *incremental, struct error *err) {
+  if (!p->row_read) {
+    *err = p->row_error;
+    return NULL;
+  }
+  struct routing *r = routing_new(p->ns);
+  if (!p->row) return r; // not tracked
+  r->tracked = true;
+  if (collection_type_parse(r->arena, p->row, &r->collection, err))
+    r->chunks = chunks_of(op, p, &r->collection, incremental, err);
+  if (r->chunks) return r;
+  routing_unref(r);
+  return NULL;
 }
 
 // One try. err IncompatibleShardingMetadata: what was read does not fit together.
 static struct routing *load_once(struct operation *op, struct replica_set *config, const char *ns,
                                  struct routing *known, bool *incremental, struct error *err) {
-  const bson_t *doc;
+  struct arena *a __attribute__((cleanup(arena_cleanup))) = arena_new();
+  struct parallel_read p = {.config = config, .ns = ns, .known = known && known->tracked ? known : NULL};
+  p.newer.arena = a;
+  if (p.known) p.newer.key = chunk_map_key(p.known->chunks);
   *incremental = false;
-  if (!find_by_id(op, config, "collections", ns, &doc, err)) return NULL;
-  struct routing *r = routing_new(ns);
-  if (!doc) return r; // not tracked
-  r->tracked = true;
-  if (collection_type_parse(r->arena, doc, &r->collection, err)) {
-    *incremental = same_generation(known, &r->collection);
-    r->chunks = load_map(op, config, &r->collection, *incremental ? known->chunks : NULL, err);
-    if (r->chunks) return r;
-  }
-  routing_unref(r);
-  return NULL;
+  op_parallel(op, p.known ? 2 : 1, read_branch, &p);
+  struct routing *r = routing_of(op, &p, incremental, err);
+  free(p.newer.chunks);
+  return r;
 }
 
 bool catalog_load_routing(struct operation *op, struct replica_set *config, const char *ns, struct routing *known,
@@ -220,6 +265,29 @@ bool catalog_load_routing(struct operation *op, struct replica_set *config, cons
     log_warn("SHARDING", "Inconsistent chunks were read, reading them again", "namespace:s error:e", ns, err);
     known = NULL;
   }
+}
+
+bool catalog_routing_after(const struct routing *known, const bson_t *row, const bson_t *chunks, struct routing **out,
+                           struct error *err) {
+  struct arena *a __attribute__((cleanup(arena_cleanup))) = arena_new();
+  struct chunk_list l = {.arena = a, .key = chunk_map_key(known->chunks)};
+  struct routing *r = routing_new(known->ns);
+  bson_iter_t it;
+  bool ok = collection_type_parse(r->arena, row, &r->collection, err);
+  if (ok && !same_generation(known, &r->collection))
+    ok = error_set(err, ERR_IncompatibleShardingMetadata, "%s is another collection by now", known->ns);
+  bson_iter_init(&it, chunks);
+  while (ok && bson_iter_next(&it)) {
+    bson_t doc;
+    iter_doc(&doc, &it);
+    ok = add_chunk(&l, &doc, err);
+  }
+  r->tracked = true;
+  if (ok) r->chunks = chunk_map_update(known->chunks, l.chunks, l.n, err);
+  free(l.chunks);
+  *out = r->chunks ? r : NULL;
+  if (!r->chunks) routing_unref(r);
+  return *out != NULL;
 }
 
 // ---- databases, shards ----

@@ -25,6 +25,10 @@ void routing_unref(struct routing *r);
 // *incremental: whether it was.
 bool catalog_load_routing(struct operation *op, struct replica_set *config, const char *ns, struct routing *known,
                           struct routing **out, bool *incremental, struct error *err);
+// What becomes of `known` by a change that the config server has committed to exactly that version: the collection's
+// row and the changed chunks' rows, from the commit's reply. err: they do not fit together.
+bool catalog_routing_after(const struct routing *known, const bson_t *row, const bson_t *chunks, struct routing **out,
+                           struct error *err);
 bool catalog_load_database(struct operation *op, struct replica_set *config, const char *db, struct database_type *out,
                            bool *exists, struct error *err);
 bool catalog_load_shards(struct operation *op, struct replica_set *config, struct shard_type **out, size_t *n,

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -57,7 +58,10 @@ static void *run_move(void *arg) {
   struct mover *m = arg;
   mongoc_client_t *c = client_of(m->through);
   bson_t reply;
-  (void)move(c, m->to, &reply);
+  bson_iter_t it;
+  m->ok = move(c, m->to, &reply);
+  if (!m->ok && bson_iter_init_find(&it, &reply, "errmsg"))
+    (void)snprintf(m->error, sizeof m->error, "%s", bson_iter_utf8(&it, NULL));
   bson_destroy(&reply);
   mongoc_client_destroy(c);
   return NULL;

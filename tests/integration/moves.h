@@ -25,6 +25,8 @@ struct mover {
   pthread_t thread;
   const struct process *through;
   int to;
+  bool ok; // after the join; else what it said
+  char error[400];
 };
 void mover_start(struct mover *m, const struct process *through, int to);
 void mover_join(struct mover *m);

@@ -149,6 +149,23 @@ static void retry_after_move(void **state) {
   moves_delete_all(router);
 }
 
+// The same for an unsharded collection that moves as a whole, whose move is logged.
+static void retry_after_move_collection(void **state) {
+  static const char update[] = "{'update':'c','updates':[{'q':{'_id':1},'u':{'$inc':{'n':1}},'upsert':true}],"
+                               "'txnNumber':{'$numberLong':'6'},"
+                               "'lsid':{'id':{'$binary':{'base64':'AAECAwQFRgeICQoLDA0ODw==','subType':'04'}}}}";
+  static const char done[] = "{\"what\": \"resharding.coordinator.transition\", \"ns\": \"plain.c\", "
+                             "\"details.newState\": \"done\"}";
+  must(router, admin, "{'enableSharding':'plain','primaryShard':'sh1'}");
+  must(router, "plain", "%s", update);
+  for (int i = 0; i < 2; i++) {
+    must(router, admin, "{'moveCollection':'plain.c','toShard':'sh%d'}", 2 - i);
+    must(router, "plain", "%s", update);
+    assert_int_equal(count_documents(router, "plain", "c", "{\"n\": 1}"), 1);
+    assert_int_equal(count_documents(router, "config", "changelog", done), i + 1);
+  }
+}
+
 // An index that is created while a range moves would be missing on the recipient: the move gives way, and says why.
 static void index_during_move(void **state) {
   struct process *donor = &cluster.shards[owner];
@@ -168,11 +185,50 @@ static void index_during_move(void **state) {
   wait_until_settled();
 }
 
+static int64_t count_on(const struct process *shard, const char *filter) {
+  mongoc_client_t *c = client_of(shard);
+  int64_t n = count_documents(c, "test", "moving", filter);
+  mongoc_client_destroy(c);
+  return n;
+}
+
+// An `_id` that a document of the range has is inserted into another range of the recipient, after the first one was
+// copied: both may exist, but not on one shard.
+static void same_id_in_another_range(void **state) {
+  static const char twins[] = "{\"_id\": \"twin\"}";
+  move_in_the_end(1); // sh1 has what is outside of the range
+  wait_until_settled();
+  struct process *recipient = &cluster.shards[0];
+  struct mover m;
+  must(router, "test", "{'insert':'moving','documents':[{'_id':'twin','customerId':10}]}");
+  mover_start_until(&m, &cluster.routers[0], 0, recipient, "migrateThreadHangAtStep4");
+  must(router, "test", "{'insert':'moving','documents':[{'_id':'twin','customerId':5000}]}");
+  (void)point_set(recipient, "migrateThreadHangAtStep4", "off");
+  mover_join(&m);
+  assert_false(m.ok);
+  assert_non_null(strstr(m.error, "E11000"));
+  assert_int_equal(count_on(&cluster.shards[0], twins), 1);
+  assert_int_equal(count_on(&cluster.shards[1], twins), 1);
+  wait_until_settled();
+
+  // The same, but the donor's document is deleted before the range is adopted.
+  mover_start_until(&m, &cluster.routers[0], 0, recipient, "migrateThreadHangAtStep4");
+  must(router, "test", "{'delete':'moving','deletes':[{'q':{'_id':'twin','customerId':10},'limit':1}]}");
+  (void)point_set(recipient, "migrateThreadHangAtStep4", "off");
+  mover_join(&m);
+  if (!m.ok) fail_msg("%s", m.error);
+  owner = moves_owner(router);
+  wait_until_settled();
+  assert_int_equal(count_on(&cluster.shards[0], twins), 1);
+  moves_delete_all(router);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(moving_under_writers),    cmocka_unit_test(retry_after_move),
-      cmocka_unit_test(index_during_move),       cmocka_unit_test(kill_at_donor_steps),
-      cmocka_unit_test(kill_at_recipient_steps), cmocka_unit_test(kill_after_commit),
+      cmocka_unit_test(moving_under_writers),        cmocka_unit_test(retry_after_move),
+      cmocka_unit_test(retry_after_move_collection), cmocka_unit_test(index_during_move),
+      cmocka_unit_test(same_id_in_another_range),    cmocka_unit_test(kill_at_donor_steps),
+      cmocka_unit_test(kill_at_recipient_steps),     cmocka_unit_test(kill_after_commit),
   };
   return cmocka_run_group_tests(tests, start, stop);
 }
