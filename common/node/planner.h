@@ -37,7 +37,7 @@ struct plan {
   enum ownership_filter ownership;
 };
 
-enum { PLAN_MAX_RANGES = 10000 }; // of one scan; more $in values than this are answered by wider ranges and the filter
+enum { PLAN_MAX_RANGES = 200000 }; // of one scan; more $in values than this are answered by wider ranges and the filter
 
 // Everything in *out lives in `a`; it refers to the index by id and name, not by pointer, so that it outlives catalog
 // changes. err BadValue for a hint that names no index.

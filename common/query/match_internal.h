@@ -56,7 +56,7 @@ struct match_node {
   size_t n_parts;
   match_test *test; // leaves: everything but AND, OR, NOR, NOT, TRUE, FALSE, EXPR and the two $elemMatch
 
-  bson_value_t value; // the operand: EQ, LT.., SIZE, MOD, BITS, TYPE (as written), IN (the array)
+  bson_value_t value; // the operand: EQ, LT.., SIZE, MOD, BITS, TYPE (as written)
   struct match_node **children;
   size_t n;
 

@@ -4,9 +4,11 @@
 // evaluation see the shortest tree.
 #include "common/query/match_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/bson/compare.h"
 #include "common/query/values.h"
 
 enum { MATCH_MAX_DEPTH = 100 }; // of nested operators, so that recursion over a tree is bounded
@@ -88,6 +90,43 @@ struct pathless {
   struct match_node *(*parse)(struct match_parser *p, const struct pathless *op, const bson_value_t *arg);
 };
 
+static int by_path_then_value(const void *a, const void *b) {
+  const struct match_node *x = *(struct match_node *const *)a, *y = *(struct match_node *const *)b;
+  bool x_equal = x->kind == MATCH_EQ, y_equal = y->kind == MATCH_EQ;
+  if (!x_equal || !y_equal) return (int)y_equal - (int)x_equal; // equalities first
+  int c = strcmp(x->path, y->path);
+  return c ? c : value_compare(&x->value, &y->value);
+}
+
+// Many equalities of one field in an $or are one $in: a document is then tested by a search, not by a walk over all of
+// them, and 10,000 of them against the 10,000 documents that they find are not 100,000,000 tests.
+static void join_equalities(struct match_parser *p, struct match_node *list) {
+  enum { WORTH_IT = 16 };
+  if (list->n < WORTH_IT) return;
+  qsort(list->children, list->n, sizeof(*list->children), by_path_then_value);
+  size_t kept = 0;
+  for (size_t i = 0, next; i < list->n; i = next) {
+    struct match_node *first = list->children[i];
+    next = i + 1;
+    while (first->kind == MATCH_EQ && next < list->n && list->children[next]->kind == MATCH_EQ &&
+           strcmp(list->children[next]->path, first->path) == 0)
+      next++;
+    if (next - i < WORTH_IT) {
+      for (size_t k = i; k < next; k++) list->children[kept++] = list->children[k];
+      continue;
+    }
+    struct match_node *in = match_node_new(p, MATCH_IN, "$in", first->path);
+    in->test = match_test_in;
+    in->in = arena_alloc(p->arena, (next - i) * sizeof *in->in);
+    for (size_t k = i; k < next; k++) {
+      in->in[in->n_in++] = list->children[k]->value;
+      in->in_null |= list->children[k]->value.value_type == BSON_TYPE_NULL;
+    }
+    list->children[kept++] = in;
+  }
+  list->n = kept;
+}
+
 static struct match_node *parse_list(struct match_parser *p, const struct pathless *op, const bson_value_t *arg) {
   bson_iter_t it;
   if (!value_is_array(arg)) {
@@ -109,6 +148,7 @@ static struct match_node *parse_list(struct match_parser *p, const struct pathle
     error_set(p->err, ERR_BadValue, "$and/$or/$nor must be a nonempty array");
     return NULL;
   }
+  if (op->kind == MATCH_OR || op->kind == MATCH_NOR) join_equalities(p, list);
   return list->n == 1 && op->kind != MATCH_NOR ? list->children[0] : list;
 }
 
