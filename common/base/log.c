@@ -27,8 +27,10 @@ bool log_open(const char *path, bool append, struct error *err) {
   if (!path) return true;
   int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (append ? 0 : O_TRUNC), 0644);
   if (fd < 0) {
-    return error_set(err, ERR_OperationFailed,
-                     "cannot write the log file %s: %s; check the path and its folder's rights", path, strerror(errno));
+    return error_set(
+        err, ERR_OperationFailed,
+        "cannot write the log file %s as user %ld: %s: choose another --logpath, or change its folder's owner", path,
+        (long)geteuid(), strerror(errno));
   }
   (void)pthread_mutex_lock(&the_log.lock);
   free(the_log.path);

@@ -105,10 +105,14 @@ static bool write_pid_file(struct process *p, struct error *err) {
   const char *path = options_string(p->options, "pidfilepath", NULL);
   if (!path) return true;
   FILE *f = fopen(path, "we");
-  if (!f) return error_set(err, ERR_OperationFailed, "cannot write the pid file %s: %s", path, strerror(errno));
-  (void)fprintf(f, "%ld\n", (long)getpid());
-  if (fclose(f) != 0)
-    return error_set(err, ERR_OperationFailed, "cannot write the pid file %s: %s", path, strerror(errno));
+  if (f) (void)fprintf(f, "%ld\n", (long)getpid());
+  if (!f || fclose(f) != 0) {
+    return error_set(
+        err, ERR_OperationFailed,
+        "cannot write the pid file %s as user %ld: %s: choose another --pidfilepath, or change its folder's "
+        "owner",
+        path, (long)geteuid(), strerror(errno));
+  }
   p->pid_file = path;
   return true;
 }

@@ -30,8 +30,9 @@ static bool check_directory(const char *path, struct error *err) {
   if (access(path, R_OK | W_OK | X_OK) == 0) return true;
   return error_set(
       err, ERR_InvalidPath,
-      "%s: user %ld may not write to the data directory (%s), which belongs to user %ld: change its owner or mode",
-      path, (long)geteuid(), strerror(errno), (long)st.st_uid);
+      "%s: user %ld may not write to the data directory (%s), which belongs to user %ld: give it to %ld (chown -R), or "
+      "start as its owner (--user in a container)",
+      path, (long)geteuid(), strerror(errno), (long)st.st_uid, (long)geteuid());
 }
 
 // Held as long as the descriptor is open; it goes with the process, however that ends.
@@ -53,8 +54,10 @@ static bool lock_directory(struct store *s, struct error *err) {
               "%s: the data directory is in use by another process (pid %s): stop it, or choose another --dbpath",
               s->base, pid[0] ? pid : "unknown");
   } else {
-    error_set(err, ERR_InvalidPath, "%s: user %ld cannot open the lock file: %s", path, (long)geteuid(),
-              strerror(errno));
+    error_set(err, ERR_InvalidPath,
+              "%s: user %ld cannot open the lock file (%s): give the data directory to %ld (chown -R), or start as its "
+              "owner (--user in a container)",
+              path, (long)geteuid(), strerror(errno), (long)geteuid());
   }
   free(path);
   return locked;
