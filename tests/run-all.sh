@@ -16,6 +16,9 @@ make --no-print-directory -s -j"$jobs" SAN=1 BUILD=build-san unit
 step "integration tests"
 make --no-print-directory -s -j"$jobs" SAN=1 BUILD=build-san integration
 
+step "chaos"
+make --no-print-directory -s SAN=1 BUILD=build-san chaos SECONDS=60 SEED=1
+
 acceptance=${ACCEPTANCE:-../shared/acceptance}
 if [[ -d $acceptance ]]; then
   node=$(tests/node.sh)
