@@ -166,10 +166,12 @@ void daemon_shutdown(struct loop *l) {
 static void run_start(struct operation *op, void *arg) {
   struct process *p = arg;
   struct error err = {0};
-  if (!p->daemon->start(op, p->loop, p->options, &p->state, &err) || !write_pid_file(p, &err)) {
+  bool up = p->daemon->start(op, p->loop, p->options, &p->state, &err);
+  if (!up || !write_pid_file(p, &err)) {
     log_error("CONTROL", "Cannot start", "error:e", &err);
     (void)snprintf(p->reason, sizeof p->reason, "%s", err.message);
     p->failed = true;
+    if (up) p->daemon->stop(op, p->state);
     stop_signals(p);
     loop_stop(p->loop);
     return;
