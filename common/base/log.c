@@ -59,8 +59,10 @@ void log_set_verbosity(enum log_severity most) {
   the_log.most = most;
 }
 
-void log_set_context(const char *ctx) {
-  (void)snprintf(context, sizeof context, "%s", ctx);
+void log_set_context(const char *ctx) { // at every change of fibers
+  size_t n = strnlen(ctx, sizeof context - 1);
+  memcpy(context, ctx, n);
+  context[n] = 0;
 }
 
 static void add_json_string(struct buf *b, const char *s) {
