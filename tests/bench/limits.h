@@ -9,11 +9,19 @@
 // microseconds.
 double limit_ping_pong_us(size_t request, size_t reply, int rounds);
 
+// The same through a process in between, as a router is: client - relay - echo and back. With sync_folder not NULL the
+// echo writes 4 KiB and calls fdatasync before it answers.
+double limit_chain_us(size_t request, size_t reply, int rounds, const char *sync_folder);
+
 // Round trips a second of `clients` sockets through two processes (client - relay - echo), both on libuv.
 double limit_two_hop_per_s(size_t request, size_t reply, int clients, double seconds);
 
-// Median time of an fdatasync after appending 4 KiB to a preallocated file in `folder`, in microseconds.
+// Median time of writing 4 KiB into an allocated file in `folder`, and fdatasync, in microseconds.
 double limit_fdatasync_us(const char *folder, int rounds);
+
+// The parts: such a file, already unlinked; one write with its fdatasync.
+int sync_file_open(const char *folder, int pages);
+void sync_file_write(int fd, int page);
 
 // Rows a second of documents straight into SQLite with two indexes: one thread, prepared statements, 20,000 a
 // transaction.

@@ -15,22 +15,34 @@ static void folder_path(char to[512], const char *folder, const char *name) {
   (void)snprintf(to, 512, "%s/%s", folder, name);
 }
 
-double limit_fdatasync_us(const char *folder, int rounds) {
-  char path[512], page[4096] = {1};
+enum { SYNC_BYTES = 4096 };
+
+int sync_file_open(const char *folder, int pages) {
+  char path[512], page[SYNC_BYTES] = {1};
   folder_path(path, folder, "limit-fdatasync");
   int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) give_up("cannot write to %s", folder);
-  for (int i = 0; i < rounds; i++) write_all(fd, page, sizeof page); // allocated before: only data is synced
+  for (int i = 0; i < pages; i++) write_all(fd, page, sizeof page); // allocated before: only data is synced
   (void)fsync(fd);
+  (void)unlink(path);
+  return fd;
+}
+
+void sync_file_write(int fd, int page) {
+  char bytes[SYNC_BYTES] = {2};
+  if (pwrite(fd, bytes, sizeof bytes, (off_t)page * SYNC_BYTES) != SYNC_BYTES || fdatasync(fd))
+    give_up("fdatasync failed");
+}
+
+double limit_fdatasync_us(const char *folder, int rounds) {
+  int fd = sync_file_open(folder, rounds);
   double *times = calloc((size_t)rounds, sizeof *times);
   for (int i = 0; i < rounds; i++) {
     double start = now_us();
-    if (pwrite(fd, page, sizeof page, (off_t)i * (off_t)sizeof page) != sizeof page || fdatasync(fd))
-      give_up("fdatasync failed");
+    sync_file_write(fd, i);
     times[i] = now_us() - start;
   }
   (void)close(fd);
-  (void)unlink(path);
   double result = median(times, (size_t)rounds);
   free(times);
   return result;

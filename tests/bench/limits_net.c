@@ -46,20 +46,52 @@ static int listen_loopback(int *port) {
   return fd;
 }
 
-double limit_ping_pong_us(size_t request, size_t reply, int rounds) {
-  int port, listener = listen_loopback(&port);
-  char *bytes = calloc(1, request + reply);
+static int accept_one(int listener) {
+  int fd = accept(listener, NULL, NULL), on = 1;
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return fd;
+}
+
+// A process that answers `rounds` requests. sync_folder: as in limit_chain_us().
+static pid_t echo_start(size_t request, size_t reply, int rounds, const char *sync_folder, int *port) {
+  int listener = listen_loopback(port);
   pid_t child = fork();
-  if (child == 0) {
-    int fd = accept(listener, NULL, NULL), on = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    for (int i = 0; i < rounds; i++) {
-      read_all(fd, bytes, request);
-      write_all(fd, bytes, reply);
-    }
-    _exit(0);
+  if (child != 0) {
+    (void)close(listener);
+    return child;
   }
+  char *bytes = calloc(1, request + reply);
+  int file = sync_folder ? sync_file_open(sync_folder, rounds) : -1, fd = accept_one(listener);
+  for (int i = 0; i < rounds; i++) {
+    read_all(fd, bytes, request);
+    if (sync_folder) sync_file_write(file, i);
+    write_all(fd, bytes, reply);
+  }
+  _exit(0);
+}
+
+// A process that hands `rounds` requests on to `next`, and the replies back.
+static pid_t relay_start(size_t request, size_t reply, int rounds, int next, int *port) {
+  int listener = listen_loopback(port);
+  pid_t child = fork();
+  if (child != 0) {
+    (void)close(listener);
+    return child;
+  }
+  char *bytes = calloc(1, request + reply);
+  int on = connect_loopback(next), fd = accept_one(listener);
+  for (int i = 0; i < rounds; i++) {
+    read_all(fd, bytes, request);
+    write_all(on, bytes, request);
+    read_all(on, bytes, reply);
+    write_all(fd, bytes, reply);
+  }
+  _exit(0);
+}
+
+static double round_trip_us(int port, size_t request, size_t reply, int rounds) {
   int fd = connect_loopback(port);
+  char *bytes = calloc(1, request + reply);
   double *times = calloc((size_t)rounds, sizeof *times);
   for (int i = 0; i < rounds; i++) {
     double start = now_us();
@@ -68,11 +100,27 @@ double limit_ping_pong_us(size_t request, size_t reply, int rounds) {
     times[i] = now_us() - start;
   }
   (void)close(fd);
-  (void)close(listener);
-  (void)waitpid(child, NULL, 0);
   double result = median(times, (size_t)rounds);
   free(times);
   free(bytes);
+  return result;
+}
+
+double limit_ping_pong_us(size_t request, size_t reply, int rounds) {
+  int port;
+  pid_t echo = echo_start(request, reply, rounds, NULL, &port);
+  double result = round_trip_us(port, request, reply, rounds);
+  (void)waitpid(echo, NULL, 0);
+  return result;
+}
+
+double limit_chain_us(size_t request, size_t reply, int rounds, const char *sync_folder) {
+  int echo_port, relay_port;
+  pid_t echo = echo_start(request, reply, rounds, sync_folder, &echo_port);
+  pid_t relay = relay_start(request, reply, rounds, echo_port, &relay_port);
+  double result = round_trip_us(relay_port, request, reply, rounds);
+  (void)waitpid(relay, NULL, 0);
+  (void)waitpid(echo, NULL, 0);
   return result;
 }
 
