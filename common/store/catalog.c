@@ -148,7 +148,12 @@ bool catalog_open(struct store *s, bool fresh, struct error *err) {
   struct db *d = &s->catalog;
   d->owner_ops = &ops;
   d->owner = s;
-  if (!db_open(d, fresh, err)) {
+  bool ok = db_open(d, fresh, err);
+  if (!ok && fresh && err->code == ERR_UserDataInconsistent) { // a first start that the power ended
+    unlink_database(d->path);
+    ok = db_open(d, fresh, err);
+  }
+  if (!ok) {
     if (!d->missing) return false;
     return error_set(
         err, ERR_UserDataInconsistent,

@@ -119,12 +119,13 @@ static void read_wal_size(struct db *d) {
   d->wal_tried = 0;
   // What a killed process has committed may never have been fsynced.
   if (d->wal_bytes) d->unsynced = true;
+  if (!d->wal_bytes) d->named = false; // it is about to be made
   sqlite3_free(name);
 }
 
-static bool has_meta(struct db *d, bool *has) {
+static bool has_row(struct db *d, const char *sql, bool *has) {
   sqlite3_stmt *s = NULL;
-  bool ok = sqlite3_prepare_v2(d->sql, "SELECT 1 FROM sqlite_master WHERE name = 'meta'", -1, &s, NULL) == SQLITE_OK;
+  bool ok = sqlite3_prepare_v2(d->sql, sql, -1, &s, NULL) == SQLITE_OK;
   if (ok) {
     int rc = sqlite3_step(s);
     *has = rc == SQLITE_ROW;
@@ -132,6 +133,13 @@ static bool has_meta(struct db *d, bool *has) {
   }
   sqlite3_finalize(s);
   return ok;
+}
+
+// Of a file whose creation was never fsynced the power may have taken any page, also the table's.
+static bool has_meta(struct db *d, bool *has) {
+  bool counted;
+  return has_row(d, "SELECT 1 FROM sqlite_master WHERE name = 'meta'", has) &&
+         (!*has || has_row(d, "SELECT count(*) FROM meta", &counted));
 }
 
 static void drop_connection(struct db *d) {
@@ -184,7 +192,11 @@ void db_close(struct db *d, bool checkpoint) {
   if (!d->sql) return;
   db_commit(d);
   if (d->owner_ops) d->owner_ops->closing(d->owner);
-  if (!checkpoint) sqlite3_db_config(d->sql, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+  if (checkpoint) {
+    db_sync_names(d);
+  } else {
+    sqlite3_db_config(d->sql, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+  }
   drop_connection(d);
   if (checkpoint) {
     d->wal_bytes = 0;
@@ -247,6 +259,7 @@ bool db_due(const struct db *d, int64_t now_ms) {
 
 void db_checkpoint(struct db *d) {
   int frames = 0, copied = 0;
+  db_sync_names(d);
   int rc = sqlite3_wal_checkpoint_v2(d->sql, NULL, SQLITE_CHECKPOINT_PASSIVE, &frames, &copied);
   if (rc != SQLITE_OK && (rc & 0xff) != SQLITE_BUSY) db_fatal(d, "checkpoint");
   bool all = rc == SQLITE_OK && frames == copied;
@@ -390,4 +403,19 @@ void db_sync_wal(const struct db *d) {
   char *name = sqlite3_mprintf("%s-wal", d->path);
   if (name) file_sync(name);
   sqlite3_free(name);
+}
+
+void file_sync_directory(const char *path) {
+  char *directory = strdup(path);
+  if (!directory) abort();
+  char *slash = strrchr(directory, '/');
+  if (slash) *slash = 0;
+  file_sync(slash ? directory : ".");
+  free(directory);
+}
+
+void db_sync_names(struct db *d) {
+  if (d->named) return;
+  file_sync_directory(d->path);
+  d->named = true;
 }

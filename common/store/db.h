@@ -54,6 +54,7 @@ struct db {
   int64_t file_bytes; // as of the last commit: pages of the database, WAL included
   bool fresh;         // made, and never fsynced itself: the next snapshot does (sync.c)
   bool unsynced;      // committed since the WAL was last fsynced
+  bool named;         // the directory was fsynced since the file and its WAL were made
   bool last_pass;     // the checkpoint is about to end, if nothing much comes in
   bool checkpointing; // a thread of the pool is at it
   unsigned pins;      // may not be closed: a job in the pool, an active scan
@@ -111,6 +112,10 @@ void db_fatal(const struct db *d, const char *operation) __attribute__((noreturn
 
 // fsyncs a file that is not a database (a WAL, a directory) or ends the process. Not there = nothing to do.
 void file_sync(const char *path);
+void file_sync_directory(const char *path); // in which this is
 void db_sync_wal(const struct db *d);
+// Before a checkpoint writes to the file: SQLite fsyncs the WAL then, but a WAL whose name the power takes away is
+// lost, and with it what makes the half-written file whole.
+void db_sync_names(struct db *d);
 
 #endif

@@ -142,6 +142,20 @@ static void open_or_die(struct db *d, bool create, struct ids *ids) {
   log_fatal("STORAGE", "A data file cannot be opened; the process ends", "error:e", &err);
 }
 
+// A transaction that the power cut in two is made again by the replay, page for page; if that completes it in the WAL,
+// the transactions that stood behind it are valid again once the WAL is read anew, which is when the file is opened.
+// They are effects of entries that the log has: the file just stands further on than it did when it was closed.
+static void follow_wal(struct store_file *f) {
+  struct db *d = f->table.db;
+  uint64_t applied = (uint64_t)db_meta_i64(d, "applied", 0);
+  if (applied <= d->applied) return;
+  struct error err = {0};
+  if (!table_load(&f->table, &err))
+    log_fatal("STORAGE", "A data file cannot be opened; the process ends", "error:e", &err);
+  d->applied = applied;
+  core_show_counters(f);
+}
+
 static bool open_range(struct store_file *f, bool create) {
   struct db *d = f->table.db;
   if (d->sql) {
@@ -150,6 +164,7 @@ static bool open_range(struct store_file *f, bool create) {
   }
   if (f->forgotten || (!create && !f->table.exists)) return false;
   open_or_die(d, create && !f->table.exists, NULL);
+  if (f->table.exists) follow_wal(f);
   store_opened(f->store, d);
   return true;
 }
@@ -260,6 +275,8 @@ static bool open_ids(struct collection_core *c, bool create) {
   if (!there && !create) return false;
   if (create) must_make_directory(c);
   open_or_die(d, create, c->ids);
+  uint64_t applied = (uint64_t)db_meta_i64(d, "applied", 0); // as follow_wal()
+  if (applied > d->applied) d->applied = applied;
   store_opened(c->store, d);
   return true;
 }

@@ -36,10 +36,9 @@ void ids_init(struct ids *i, char *path) {
 
 bool ids_open(struct ids *i, bool create, struct error *err) {
   if (!db_open(&i->db, create, err)) return false;
-  if (create) {
-    db_exec(&i->db, "CREATE TABLE IF NOT EXISTS ids (key BLOB NOT NULL, file INTEGER NOT NULL, rid INTEGER NOT NULL,"
-                    " PRIMARY KEY (key, file, rid)) WITHOUT ROWID");
-  }
+  // Also of a file that is there: a crash may have come between its making and the table's.
+  db_exec(&i->db, "CREATE TABLE IF NOT EXISTS ids (key BLOB NOT NULL, file INTEGER NOT NULL, rid INTEGER NOT NULL,"
+                  " PRIMARY KEY (key, file, rid)) WITHOUT ROWID");
   i->entries = db_meta_i64(&i->db, "entries", 0);
   i->key_bytes = db_meta_i64(&i->db, "bytes", 0);
   return true;

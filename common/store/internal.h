@@ -254,7 +254,7 @@ struct sync_job { // what the pool is to fsync
   struct path_list {
     char **paths;
     size_t n;
-  } files, databases; // the latter only through SQLite
+  } files, databases, names; // databases: only through SQLite; names: the directory in which each is
 };
 bool db_has_transaction(const struct db *d); // one that may be ended
 void store_commit_all(struct store *s);

@@ -40,13 +40,15 @@ static void unpin_all(struct db **list, size_t n) {
 
 struct checkpoint_job {
   const char *path;
-  bool last; // no other connection is open: the WAL is to go
+  bool last;      // no other connection is open: the WAL is to go
+  bool new_names; // of the file or its WAL: db_sync_names()
   int rc, wal_frames, copied_frames;
 };
 
 static void run_checkpoint(void *arg) {
   struct checkpoint_job *j = arg;
   sqlite3 *sql = NULL;
+  if (j->new_names) file_sync_directory(j->path);
   j->rc = sqlite3_open_v2(j->path, &sql, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
   if (j->rc == SQLITE_OK)
     j->rc = sqlite3_exec(sql, "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0", NULL, NULL, NULL);
@@ -68,7 +70,9 @@ static void checkpoint_open(struct operation *op, struct store *s, struct db *d)
     db_commit(d); // so that the pool may copy all there is
     size_t before = d->wal_bytes;
     d->last_pass = pass == POOL_PASSES - 1;
+    j.new_names = !d->named;
     op_run_in_pool(op, run_checkpoint, &j);
+    if (j.new_names) d->named = true;
     check_job(d, &j);
     size_t came = d->wal_bytes > before ? d->wal_bytes - before : 0;
     if (came <= LOOP_CHECKPOINT) break;
@@ -82,7 +86,7 @@ static void checkpoint_open(struct operation *op, struct store *s, struct db *d)
 
 // One that was closed with its WAL beside it.
 static void checkpoint_closed(struct operation *op, struct db *d) {
-  struct checkpoint_job j = {.path = d->path, .last = true};
+  struct checkpoint_job j = {.path = d->path, .last = true, .new_names = true};
   op_run_in_pool(op, run_checkpoint, &j);
   check_job(d, &j);
   if (d->sql || j.rc != SQLITE_OK) return; // opened again meanwhile: then its WAL is that one's business

@@ -98,7 +98,12 @@ static bool open_internal(struct store *s, struct error *err) {
   d->owner = s;
   // Before the first snapshot the log has everything, so that it can be made again.
   bool may_create = db_meta_i64(&s->catalog, "snapshot", 0) == 0;
-  if (!db_open(d, false, err) && !(d->missing && may_create && db_open(d, true, err))) return false;
+  if (!db_open(d, false, err)) {
+    bool damaged = err->code == ERR_UserDataInconsistent;
+    if (!may_create || (!d->missing && !damaged)) return false;
+    if (damaged) unlink_database(d->path);
+    if (!db_open(d, true, err)) return false;
+  }
   *err = (struct error){0};
   d->applied = (uint64_t)db_meta_i64(d, "applied", 0);
   d->fresh = may_create;

@@ -45,6 +45,7 @@ void sync_run(void *arg) {
   const struct sync_job *j = arg;
   for (size_t i = 0; i < j->databases.n; i++) sync_database(j->databases.paths[i]);
   for (size_t i = 0; i < j->files.n; i++) file_sync(j->files.paths[i]);
+  for (size_t i = 0; i < j->names.n; i++) file_sync_directory(j->names.paths[i]);
 }
 
 static void add_path(struct path_list *l, const char *path, const char *suffix) {
@@ -61,6 +62,7 @@ static void free_list(struct path_list *l) {
 void sync_free(struct sync_job *j) {
   free_list(&j->files);
   free_list(&j->databases);
+  free_list(&j->names);
 }
 
 static bool add_directory(void *ctx, const void *key, size_t len, void *value) {
@@ -84,6 +86,7 @@ void sync_add_wal(struct db *d, struct sync_job *j) {
   if (!d->unsynced) return;
   d->unsynced = false; // what is committed while the pool is at it counts anew
   add_path(&j->files, d->path, "-wal");
+  if (!d->named) add_path(&j->names, d->path, "");
 }
 
 void sync_add_database(struct db *d, struct sync_job *j) {
