@@ -4,14 +4,15 @@
 #include "common/base/buf.h"
 #include "tests/chaos/rng.h"
 
-enum { QUIET_START_MS = 2000, PERCENT_PRIMARY = 55 };
+enum { QUIET_START_MS = 2000, PERCENT_PRIMARY = 55, WIPE_MEMBERS = 3 };
 
 const char *fault_name(enum fault_kind k) {
-  static const char *const names[FAULT_KINDS] = {
-      "fault kill",        "fault kill whole set", "fault stop",     "fault restart",   "fault step down",
-      "fault router kill", "fault router stop",    "fault disk low", "fault disk full", "fault isolate",
-      "fault cut",         "fault deaf",           "fault mute",     "fault delay",     "fault no peers",
-      "fault sets apart",  "fault router cut"};
+  static const char *const names[FAULT_KINDS] = {"fault kill",        "fault kill whole set", "fault wipe",
+                                                 "fault stop",        "fault restart",        "fault step down",
+                                                 "fault router kill", "fault router stop",    "fault disk low",
+                                                 "fault disk full",   "fault isolate",        "fault cut",
+                                                 "fault deaf",        "fault mute",           "fault delay",
+                                                 "fault no peers",    "fault sets apart",     "fault router cut"};
   return names[k];
 }
 
@@ -19,15 +20,16 @@ static enum fault_kind choose_kind(struct rng *r, int lane, const struct fault_p
   static const enum fault_kind processes[] = {FAULT_KILL,      FAULT_KILL,        FAULT_KILL,        FAULT_STOP,
                                               FAULT_STOP,      FAULT_RESTART,     FAULT_RESTART,     FAULT_STEP_DOWN,
                                               FAULT_STEP_DOWN, FAULT_ROUTER_KILL, FAULT_ROUTER_STOP, FAULT_KILL_SET,
-                                              FAULT_DISK_LOW,  FAULT_DISK_FULL};
+                                              FAULT_DISK_LOW,  FAULT_DISK_FULL,   FAULT_WIPE};
   static const enum fault_kind network[] = {FAULT_ISOLATE,  FAULT_ISOLATE, FAULT_CUT,        FAULT_DEAF,
                                             FAULT_MUTE,     FAULT_DELAY,   FAULT_SETS_APART, FAULT_ROUTER_CUT,
                                             FAULT_NO_PEERS, FAULT_NO_PEERS};
   if (lane == LANE_NETWORK) return network[rng_below(r, sizeof network / sizeof *network)];
+  bool few = p->members < WIPE_MEMBERS || p->config_members < WIPE_MEMBERS;
   enum fault_kind k;
   do {
     k = processes[rng_below(r, sizeof processes / sizeof *processes)];
-  } while ((k == FAULT_DISK_LOW || k == FAULT_DISK_FULL) && !p->small_disks);
+  } while (((k == FAULT_DISK_LOW || k == FAULT_DISK_FULL) && !p->small_disks) || (k == FAULT_WIPE && few));
   return k;
 }
 
@@ -36,6 +38,7 @@ static int choose_duration(struct rng *r, enum fault_kind k) {
   switch (k) {
   case FAULT_KILL:
   case FAULT_KILL_SET:
+  case FAULT_WIPE:
   case FAULT_RESTART:
   case FAULT_ROUTER_KILL: return rng_between(r, 0, 2500);
   case FAULT_STEP_DOWN: return 0;

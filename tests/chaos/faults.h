@@ -12,6 +12,7 @@
 enum fault_kind {
   FAULT_KILL,        // kill -9, started again after the duration
   FAULT_KILL_SET,    // all members of a set at once
+  FAULT_WIPE,        // kill -9, its data directory is emptied; only while all others of its set are well
   FAULT_STOP,        // SIGSTOP, SIGCONT after the duration
   FAULT_RESTART,     // SIGTERM, started again after it has ended
   FAULT_STEP_DOWN,   // replSetStepDown

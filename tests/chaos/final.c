@@ -8,7 +8,7 @@
 #include "tests/chaos/chunk_list.h"
 #include "tests/chaos/client.h"
 
-enum { AGREE_MS = 30000, DIRECT_MS = 20000 };
+enum { AGREE_MS = 60000, DIRECT_MS = 20000 };
 
 // Calls fn for every document as this member has it, orphans included.
 static bool read_member(const struct member_daemon *d, const char *db, const char *coll_name,

@@ -80,6 +80,13 @@ void daemon_kill(struct fleet *f, struct member_daemon *d) {
   gone(f, d);
 }
 
+void daemon_wipe(struct fleet *f, struct member_daemon *d) {
+  char cmd[400];
+  daemon_kill(f, d);
+  (void)snprintf(cmd, sizeof cmd, "find '%s/%s' -mindepth 1 -delete", d->process.folder, d->process.name);
+  (void)!system(cmd);
+}
+
 void daemon_end(struct fleet *f, struct member_daemon *d) {
   if (d->state != STATE_UP) return;
   (void)kill(d->process.pid, SIGTERM);
@@ -201,22 +208,31 @@ mongoc_client_t *fleet_router_client(struct fleet *f, int routers) {
   return c;
 }
 
-static bool is_primary(const struct member_daemon *d) {
+// Whether the member says this of itself in its hello.
+static bool says(const struct member_daemon *d, const char *field) {
   if (d->state != STATE_UP) return false;
   mongoc_client_t *c = fleet_direct_client(d, 1000);
   bson_t reply;
   bson_iter_t it;
-  bool ok = command(c, "admin", &reply, "{'hello':1}") && bson_iter_init_find(&it, &reply, "isWritablePrimary") &&
-            bson_iter_as_bool(&it);
+  bool ok =
+      command(c, "admin", &reply, "{'hello':1}") && bson_iter_init_find(&it, &reply, field) && bson_iter_as_bool(&it);
   bson_destroy(&reply);
   mongoc_client_destroy(c);
   return ok;
 }
 
+bool fleet_set_is_well(struct fleet *f, int set) {
+  for (int m = 0; m < members_of(f, set); m++) {
+    const struct member_daemon *d = fleet_member(f, set, m);
+    if (!says(d, "isWritablePrimary") && !says(d, "secondary")) return false;
+  }
+  return true;
+}
+
 struct member_daemon *fleet_primary(struct fleet *f, int set) {
   for (int m = 0; m < members_of(f, set); m++) {
     struct member_daemon *d = fleet_member(f, set, m);
-    if (is_primary(d)) return d;
+    if (says(d, "isWritablePrimary")) return d;
   }
   return NULL;
 }

@@ -46,11 +46,13 @@ int fleet_sets(const struct fleet *f);                                          
 struct member_daemon *fleet_member(struct fleet *f, int set, int member);         // safe anywhere
 struct member_daemon *fleet_router(struct fleet *f, int i);                       // safe anywhere
 const char *fleet_set_name(int set, char buf[8]);                                 // "cfg", "sh1"
+bool fleet_set_is_well(struct fleet *f, int set);                                 // every member has caught up
 struct member_daemon *fleet_primary(struct fleet *f, int set);                    // asks; NULL = none answers as one
 mongoc_client_t *fleet_direct_client(const struct member_daemon *d, int wait_ms); // not through its proxy
 mongoc_client_t *fleet_router_client(struct fleet *f, int routers); // bit i: router i; for workloads; safe anywhere
 
 void daemon_kill(struct fleet *f, struct member_daemon *d);          // kill -9
+void daemon_wipe(struct fleet *f, struct member_daemon *d);          // and removes its data
 void daemon_end(struct fleet *f, struct member_daemon *d);           // SIGTERM; fleet_poll() sees its end
 void daemon_start(struct fleet *f, struct member_daemon *d);         // nothing when it runs
 void daemon_stop(struct fleet *f, struct member_daemon *d);          // SIGSTOP

@@ -73,6 +73,9 @@ static void begin_process(struct fleet *f, const struct fault *x, struct member_
   switch (x->kind) {
   case FAULT_KILL:
   case FAULT_ROUTER_KILL: return daemon_kill(f, d);
+  case FAULT_WIPE:
+    // With another member's data gone as well, what was acknowledged may be gone too.
+    return fleet_set_is_well(f, x->set) ? daemon_wipe(f, d) : daemon_kill(f, d);
   case FAULT_KILL_SET: return each_of_set(f, x->set, daemon_kill);
   case FAULT_STOP:
   case FAULT_ROUTER_STOP: return daemon_stop(f, d);
