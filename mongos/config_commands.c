@@ -8,6 +8,7 @@
 #include "mongos/ddl.h"
 #include "mongos/forward.h"
 #include "mongos/routing_cache.h"
+#include "mongos/rw_defaults.h"
 
 // Forwards the whole command; the reply's fields go to the client unless `reply` is NULL.
 static bool forward_as(struct request *r, const char *name, bson_t *reply, struct error *err) {
@@ -55,6 +56,10 @@ const struct command router_balancer_commands[] = {
     {"balancerStatus", NULL, CMD_READ | CMD_ADMIN_ONLY, run_balancer_status, "whether the balancer works"},
     {"balancerCollectionStatus", NULL, CMD_READ | CMD_ADMIN_ONLY, run_balancer_collection_status,
      "whether a collection is balanced, or why not"},
+    {"setDefaultRWConcern", NULL, CMD_WRITE | CMD_ADMIN_ONLY, run_set_rw_defaults,
+     "sets the read and write concern of commands that name none"},
+    {"getDefaultRWConcern", NULL, CMD_READ | CMD_ADMIN_ONLY, run_get_rw_defaults,
+     "the read and write concern of commands that name none"},
     {"configureCollectionBalancing", NULL, CMD_WRITE | CMD_ADMIN_ONLY, run_configure_balancing,
      "chunk size and merging of a collection"},
     {"setAllowMigrations", NULL, CMD_WRITE | CMD_ADMIN_ONLY, run_set_allow_migrations,

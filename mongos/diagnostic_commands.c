@@ -9,6 +9,7 @@
 #include "common/bson/doc.h"
 #include "mongos/aggregate.h"
 #include "mongos/ddl.h"
+#include "common/net/process_status.h"
 #include "mongos/hello.h"
 #include "mongos/parameters.h"
 
@@ -43,26 +44,6 @@ static bool run_build_info(struct request *r, bson_t *reply, struct error *err) 
   bson_append_utf8(&own, "name", -1, "shardlet", -1);
   bson_append_utf8(&own, "version", -1, shardlet_own_version, -1);
   bson_append_document_end(reply, &own);
-  return true;
-}
-
-static bool run_get_log(struct request *r, bson_t *reply, struct error *err) {
-  const char *which;
-  bson_t list;
-  if (!request_required_str(r, "getLog", &which, err)) return false;
-  if (strcmp(which, "*") == 0) {
-    bson_append_array_begin(reply, "names", -1, &list);
-    bson_append_utf8(&list, "0", 1, "global", -1);
-    bson_append_utf8(&list, "1", 1, "startupWarnings", -1);
-    bson_append_array_end(reply, &list);
-    return true;
-  }
-  if (strcmp(which, "global") != 0 && strcmp(which, "startupWarnings") != 0) {
-    return error_set(err, ERR_OperationFailed, "No log named '%s'", which);
-  }
-  bson_append_int32(reply, "totalLinesWritten", -1, 0); // lines are in the log file only
-  bson_append_array_begin(reply, "log", -1, &list);
-  bson_append_array_end(reply, &list);
   return true;
 }
 
@@ -162,7 +143,7 @@ const struct command router_diagnostic_commands[] = {
     {"buildInfo", "buildinfo", ASK_FIRST, run_build_info, "versions"},
     {"ping", NULL, ASK, run_ping, "whether the server answers"},
     {"isdbgrid", NULL, ASK, run_is_db_grid, "whether this is a router"},
-    {"getLog", NULL, ADMIN, run_get_log, "recent lines of the log"},
+    {"getLog", NULL, ADMIN, get_log_run, "recent lines of the log"},
     {"hostInfo", NULL, ASK, run_host_info, "the machine"},
     {"connectionStatus", NULL, ASK, run_connection_status, "who is authenticated on this connection"},
     {"whatsmyuri", NULL, ASK, run_whats_my_uri, "the client's address"},

@@ -1,6 +1,7 @@
 // hello and isMaster of a router (reference/clients.md section 4).
 //
-// No topologyVersion: a router's answer never changes, and clients then ask in intervals instead of holding a stream.
+// A router's answer never changes; its topologyVersion lets clients hold a stream, whose end tells them at once that it
+// has gone.
 #include "mongos/hello.h"
 
 #include <string.h>
@@ -34,9 +35,12 @@ static void agree_on_compression(struct request *r, bson_t *reply) {
   bson_destroy(&agreed);
 }
 
-static bool answer(struct request *r, const char *primary_field, bson_t *reply) {
+static bool answer(struct request *r, const char *primary_field, bson_t *reply, struct error *err) {
+  struct topology *topology = &router_of(r)->topology;
+  if (!topology_await(r, topology, err)) return false;
   bson_append_bool(reply, primary_field, -1, true);
   bson_append_utf8(reply, "msg", -1, "isdbgrid", -1);
+  topology_append(topology, reply);
   if (doc_bool(r->body, "helloOk", false)) bson_append_bool(reply, "helloOk", -1, true);
   bson_append_int32(reply, "maxBsonObjectSize", -1, DOC_MAX_BYTES);
   bson_append_int32(reply, "maxMessageSizeBytes", -1, MESSAGE_MAX_BYTES);
@@ -52,9 +56,9 @@ static bool answer(struct request *r, const char *primary_field, bson_t *reply) 
 }
 
 bool run_hello(struct request *r, bson_t *reply, struct error *err) {
-  return answer(r, "isWritablePrimary", reply);
+  return answer(r, "isWritablePrimary", reply, err);
 }
 
 bool run_is_master(struct request *r, bson_t *reply, struct error *err) {
-  return answer(r, "ismaster", reply);
+  return answer(r, "ismaster", reply, err);
 }

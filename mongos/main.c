@@ -11,6 +11,7 @@
 #include "mongos/parameters.h"
 #include "mongos/router_cursor.h"
 #include "mongos/routing_cache.h"
+#include "mongos/rw_defaults.h"
 
 enum { DEFAULT_PORT = 27017, DEFAULT_CONNECTIONS = 65536, STOP_GRACE_MS = 3000, STOP_POLL_MS = 5 };
 
@@ -47,9 +48,16 @@ static void gossip_outgoing(void *ctx, bson_t *body) {
   cluster_clock_append(&((struct router *)ctx)->clock, body);
 }
 
+// The statements of insert, update and delete are counted when they are parsed (write_command.c).
+static void count_operation(struct router *rt, const char *command) {
+  if (!strcmp(command, "insert") || !strcmp(command, "update") || !strcmp(command, "delete")) return;
+  rt->ops[!strcmp(command, "find") ? OPS_QUERY : !strcmp(command, "getMore") ? OPS_GETMORE : OPS_COMMAND]++;
+}
+
 static bool admit(void *daemon, struct request *r, struct error *err) {
   struct router *rt = daemon;
   cluster_clock_read(&rt->clock, r->body);
+  count_operation(rt, r->command->name);
   if (!rt->stopping || (r->command->flags & CMD_ANY_STATE)) return true;
   return error_set(err, ERR_ShutdownInProgress, "The server is in quiesce mode and will shut down");
 }
@@ -149,6 +157,7 @@ static void tear_down(struct operation *op, struct router *rt) {
   end_operations(op, rt); // the monitors' fibers
   router_cursors_free(rt->cursors);
   routing_cache_free(rt->cache);
+  rw_defaults_free(rt);
   dispatcher_free(rt->dispatcher);
   bson_free(rt->host_port);
   arena_free(rt->arena);
@@ -184,6 +193,7 @@ static bool start(struct operation *op, struct loop *l, const struct options *o,
   rt->loop = l;
   rt->started_ms = clock_wall_ms();
   rt->host_port = own_name(o);
+  topology_init(&rt->topology);
   *state = rt;
   if (set_up(op, rt, o, err)) return true;
   tear_down(op, rt);

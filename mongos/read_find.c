@@ -41,8 +41,8 @@ static void append_projection(bson_t *to, const bson_t *projection) {
 }
 
 bson_t *find_for_shards(struct arena *a, const bson_t *body, const struct find_window *w) {
-  static const char *const windowed[] = {"skip", "limit", "singleBatch", NULL};
-  static const char *const sorted[] = {"skip", "limit", "singleBatch", "projection", NULL};
+  static const char *const windowed[] = {"skip", "limit", "singleBatch", "allowPartialResults", NULL};
+  static const char *const sorted[] = {"skip", "limit", "singleBatch", "allowPartialResults", "projection", NULL};
   bson_t *to = arena_bson(a);
   bool with_key = w->has_sort && w->has_projection;
   forward_fields(to, body, with_key ? sorted : windowed);
@@ -68,10 +68,32 @@ struct find_job {
   bson_t *reply;
 };
 
+// The router's own business.
+static const char *const partial_field[] = {"allowPartialResults", NULL};
+
+static bool allows_partial(const struct find_job *j) {
+  return doc_bool(j->r->body, "allowPartialResults", false);
+}
+
+static void reply_nothing_partial(bson_t *reply, const char *ns) {
+  bson_t cursor, batch = BSON_INITIALIZER;
+  bson_append_document_begin(reply, "cursor", -1, &cursor);
+  bson_append_array(&cursor, "firstBatch", -1, &batch);
+  bson_append_bool(&cursor, "partialResultsReturned", -1, true);
+  bson_append_int64(&cursor, "id", -1, 0);
+  bson_append_utf8(&cursor, "ns", -1, ns, -1);
+  bson_append_document_end(reply, &cursor);
+}
+
 static bool find_one(struct find_job *j, struct operation *op, struct router *rt, const struct placement *p,
                      const struct target *target, struct error *err) {
-  struct shard_call call = {.target = *target, .body = forward_body(j->r, NULL)};
-  shard_call_run(j->r, op, &call, CALL_READ);
+  bool partial = allows_partial(j);
+  struct shard_call call = {.target = *target, .body = forward_body(j->r, partial_field)};
+  shard_call_run(j->r, op, &call, partial ? CALL_PARTIAL_READ : CALL_READ);
+  if (!call.ok && partial && call_error_is_absence(&call.err)) {
+    reply_nothing_partial(j->reply, p->ns);
+    return true;
+  }
   if (!shard_calls_ok(rt, p, &call, 1, err)) return false;
   return cursor_reply_direct(j->r, &call, p->ns, doc_bool(j->r->body, "noCursorTimeout", false), j->reply, err);
 }
@@ -89,6 +111,18 @@ static bool set_up_merge(struct find_job *j, struct router_cursor *c, struct err
   return true;
 }
 
+// Moves the calls to shards that are not there behind the others; returns how many others there are.
+static size_t leave_out_absent(struct shard_call *calls, size_t n) {
+  size_t kept = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (!calls[i].ok && call_error_is_absence(&calls[i].err)) continue;
+    struct shard_call absent = calls[kept];
+    calls[kept++] = calls[i];
+    calls[i] = absent;
+  }
+  return kept;
+}
+
 static bool find_many(struct find_job *j, struct operation *op, struct router *rt, const struct placement *p,
                       const struct target *targets, size_t n, struct error *err) {
   struct request *r = j->r;
@@ -98,7 +132,12 @@ static bool find_many(struct find_job *j, struct operation *op, struct router *r
     return false;
   }
   struct shard_call *calls = shard_calls_new(op->arena, targets, n, find_for_shards(op->arena, r->body, &j->window));
-  shard_calls_run(r, op, calls, n, CALL_READ);
+  shard_calls_run(r, op, calls, n, allows_partial(j) ? CALL_PARTIAL_READ : CALL_READ);
+  if (allows_partial(j)) {
+    size_t present = leave_out_absent(calls, n);
+    cursor_set_partial(c, present < n);
+    n = present;
+  }
   bool ok = shard_calls_ok(rt, p, calls, n, err);
   if (!ok) calls_kill_cursors(rt, r, calls, n);
   for (size_t i = 0; ok && i < n; i++)

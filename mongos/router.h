@@ -11,6 +11,7 @@
 #include "common/net/remote.h"
 #include "common/net/replica_set.h"
 #include "common/net/server.h"
+#include "common/net/topology.h"
 #include "common/sharding/catalog_client.h"
 
 struct routing_cache;
@@ -20,6 +21,10 @@ struct router_cursors;
 enum targeted_family { TARGETED_FIND, TARGETED_INSERT, TARGETED_UPDATE, TARGETED_DELETE, TARGETED_AGGREGATE };
 enum targeted_width { TARGETED_ALL, TARGETED_MANY, TARGETED_ONE, TARGETED_UNSHARDED };
 enum { TARGETED_FAMILIES = 5, TARGETED_WIDTHS = 4 };
+
+// serverStatus.opcounters: statements of writes, commands otherwise.
+enum opcounter { OPS_INSERT, OPS_QUERY, OPS_UPDATE, OPS_DELETE, OPS_GETMORE, OPS_COMMAND };
+enum { OPCOUNTERS = 6 };
 
 struct router {
   struct loop *loop;
@@ -31,12 +36,17 @@ struct router {
   struct dispatcher *dispatcher;
   struct server *server;
   struct cluster_clock clock;
+  struct topology topology; // of hello; never bumped
+  struct {
+    bson_t *write, *read;    // as a command may carry them; NULL = none
+  } defaults;                // rw_defaults.c
   const char *config_string; // --configdb as given
   char *host_port;           // this router's name in config.mongos
   int64_t started_ms;        // wall clock
   int64_t cursor_timeout_ms; // parameter cursorTimeoutMillis
   struct arena *arena;       // lives as long as the router
   bool stopping;
+  int64_t ops[OPCOUNTERS];
   int64_t targeted[TARGETED_FAMILIES][TARGETED_WIDTHS];
 };
 

@@ -72,6 +72,11 @@ void cursor_set_no_timeout(struct router_cursor *c) {
   c->no_timeout = true;
 }
 
+void cursor_set_partial(struct router_cursor *c, bool missing) {
+  c->partial_allowed = true;
+  c->partial = missing;
+}
+
 void cursor_set_tap(struct router_cursor *c,
                     const bson_t *(*tap)(void *ctx, struct arena *scratch, const char *shard, const bson_t *doc),
                     void *ctx) {
@@ -145,6 +150,11 @@ static bool fetch_missing(struct router_cursor *c, struct error *err) {
   j.errors = arena_zalloc(a, n * sizeof *j.errors);
   op_parallel(c->op, n, fetch_branch, &j);
   for (size_t i = 0; i < n; i++) {
+    if (!j.ok[i] && c->partial_allowed && call_error_is_absence(&j.errors[i])) {
+      j.streams[i]->id = 0;
+      c->partial = true;
+      continue;
+    }
     if (!j.ok[i]) {
       *err = j.errors[i];
       return false;
@@ -328,6 +338,7 @@ bool cursor_append_batch(struct operation *op, struct router_cursor *c, bool fir
     bson_append_array(&cursor, first ? "firstBatch" : "nextBatch", -1, &b.array);
     bson_append_int64(&cursor, "id", -1, *more ? c->id : 0); // 0 also when it was killed meanwhile
     bson_append_utf8(&cursor, "ns", -1, c->ns, -1);
+    if (c->partial) bson_append_bool(&cursor, "partialResultsReturned", -1, true);
     bson_append_document_end(reply, &cursor);
   }
   bson_destroy(&b.array);

@@ -30,6 +30,8 @@ void cursor_set_sort(struct router_cursor *c, const struct sort *sort, bool by_m
 void cursor_set_window(struct router_cursor *c, int64_t skip, int64_t limit); // limit 0 = all
 void cursor_set_pipeline(struct router_cursor *c, struct pipeline *p);
 void cursor_set_no_timeout(struct router_cursor *c);
+// allowPartialResults: shards that are not there are passed over, from now on too. missing: some were already.
+void cursor_set_partial(struct router_cursor *c, bool missing);
 // Called for each document a shard gave, before anything else: may return another one, from `scratch`.
 void cursor_set_tap(struct router_cursor *c,
                     const bson_t *(*tap)(void *ctx, struct arena *scratch, const char *shard, const bson_t *doc),

@@ -38,6 +38,7 @@ struct router_cursor {
   bool direct; // one stream, whose replies pass through
   int64_t id;  // when registered, else 0
   bool no_timeout, killed;
+  bool partial_allowed, partial; // allowPartialResults; a shard was passed over
   int64_t last_used_ms;
 };
 

@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/bson/doc.h"
+#include "common/net/process_status.h"
 #include "mongos/router_cursor.h"
 #include "mongos/routing_cache.h"
 
@@ -19,6 +20,14 @@ static void append_connections(struct router *rt, bson_t *reply) {
   doc_append_num(&doc, "current", (int64_t)current);
   doc_append_num(&doc, "totalCreated", (int64_t)created);
   doc_append_num(&doc, "active", (int64_t)loop_fibers(rt->loop));
+  bson_append_document_end(reply, &doc);
+}
+
+static void append_opcounters(struct router *rt, bson_t *reply) {
+  static const char *const names[OPCOUNTERS] = {"insert", "query", "update", "delete", "getmore", "command"};
+  bson_t doc;
+  bson_append_document_begin(reply, "opcounters", -1, &doc);
+  for (int i = 0; i < OPCOUNTERS; i++) bson_append_int64(&doc, names[i], -1, rt->ops[i]);
   bson_append_document_end(reply, &doc);
 }
 
@@ -84,6 +93,8 @@ bool run_server_status(struct request *r, bson_t *reply, struct error *err) {
   bson_append_int64(reply, "uptimeEstimate", -1, up_ms / 1000);
   bson_append_date_time(reply, "localTime", -1, clock_wall_ms());
   append_connections(rt, reply);
+  network_status_append(rt->server, reply);
+  append_opcounters(rt, reply);
   append_sharding(rt, reply);
   append_memory(reply);
   append_metrics(rt, reply);

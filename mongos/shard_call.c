@@ -5,6 +5,7 @@
 
 #include "common/bson/doc.h"
 #include "mongos/forward.h"
+#include "mongos/rw_defaults.h"
 #include "proto/reply.h"
 
 enum { CONFIG_WTIMEOUT_MS = 60000 };
@@ -19,6 +20,10 @@ void call_error_for_client(struct error *err, const char *shard) {
   if (!error_is_network(err->code) && !going_away) return;
   struct error cause = *err;
   error_set(err, ERR_HostUnreachable, "%s is not reachable :: caused by :: %s", shard_name(shard), cause.message);
+}
+
+bool call_error_is_absence(const struct error *err) {
+  return error_is_network(err->code) || err->code == ERR_FailedToSatisfyReadPreference;
 }
 
 bool refuse_move(struct error *err) {
@@ -39,8 +44,12 @@ static struct replica_set *set_of(struct operation *op, struct router *rt, const
   return set;
 }
 
+static bool is_read(enum call_kind kind) {
+  return kind == CALL_READ || kind == CALL_PARTIAL_READ;
+}
+
 static enum read_mode mode_of(const struct request *r, enum call_kind kind) {
-  return kind == CALL_READ ? r->read_mode : READ_PRIMARY;
+  return is_read(kind) ? r->read_mode : READ_PRIMARY;
 }
 
 // When there is no primary, other preferences can say what they looked for; a plain read or write is told as a network
@@ -49,6 +58,22 @@ static void no_member(const struct request *r, enum call_kind kind, const char *
   if (err->code != ERR_FailedToSatisfyReadPreference || mode_of(r, kind) != READ_PRIMARY) return;
   struct error cause = *err;
   error_set(err, ERR_HostUnreachable, "%s has no primary :: caused by :: %s", shard_name(shard), cause.message);
+}
+
+static bool call_set(struct request *r, struct operation *op, struct replica_set *set, struct shard_call *call,
+                     enum call_kind kind, bool idempotent, const struct remote_command *cmd, struct error *err) {
+  const bson_t *preference = is_read(kind) && r->has_read_preference ? &r->read_preference : NULL;
+  return replica_set_call(op, set, mode_of(r, kind), preference, idempotent, cmd, &call->reply, &call->host, err);
+}
+
+// Waits for a member only while some member of the set answers: an election, not a shard that is down.
+static bool call_if_answers(struct request *r, struct operation *op, struct replica_set *set, struct shard_call *call,
+                            const struct remote_command *cmd, struct error *err) {
+  for (bool again = false; replica_set_answers(set); again = true) {
+    if (call_set(r, op, set, call, CALL_PARTIAL_READ, again, cmd, err)) return true;
+    if (again || !(error_is_network(err->code) || error_is_not_primary(err->code)) || op->killed) return false;
+  }
+  return error_set(err, ERR_HostUnreachable, "no member of %s answers", replica_set_name(set));
 }
 
 void shard_call_run(struct request *r, struct operation *op, struct shard_call *call, enum call_kind kind) {
@@ -63,13 +88,14 @@ void shard_call_run(struct request *r, struct operation *op, struct shard_call *
     return;
   }
   target_append_versions(&call->target, call->body);
+  rw_defaults_append(r, kind, call->body);
   struct remote_command cmd = {.db = call->db != NULL ? call->db : r->db,
                                .body = call->body,
                                .sequences = call->sequences,
                                .n_sequences = call->n_sequences};
-  bool idempotent = kind != CALL_WRITE || r->has_txn_number;
-  const bson_t *preference = kind == CALL_READ && r->has_read_preference ? &r->read_preference : NULL;
-  call->ok = replica_set_call(op, set, mode_of(r, kind), preference, idempotent, &cmd, &call->reply, &call->host, &err);
+  call->ok = kind == CALL_PARTIAL_READ
+                 ? call_if_answers(r, op, set, call, &cmd, &err)
+                 : call_set(r, op, set, call, kind, kind != CALL_WRITE || r->has_txn_number, &cmd, &err);
   if (!call->ok) {
     no_member(r, kind, call->target.shard, &err);
     call_error_for_client(&err, call->target.shard);

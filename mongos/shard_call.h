@@ -5,7 +5,9 @@
 #include "mongos/placement.h"
 
 enum call_kind {
-  CALL_READ,  // on the member that the request's read preference picks; repeated on network errors
+  CALL_READ,         // on the member that the request's read preference picks; repeated on network errors
+  CALL_PARTIAL_READ, // the same for a client that takes what other shards have: a shard of which nobody answers fails
+                     // soon
   CALL_WRITE, // on the primary; repeated only when the request has a txnNumber, under which a shard executes once
   CALL_DDL,   // on the primary; repeated, for the command says itself what it expects
 };
@@ -46,6 +48,8 @@ void append_majority(bson_t *body); // writeConcern: {w: "majority", wtimeout: 6
 // An error as a client may see it: a shard without a primary, a lost connection or a member that is going away is code
 // 6 HostUnreachable, for a router itself is never "not primary" (reference/clients.md section 9).
 void call_error_for_client(struct error *err, const char *shard);
+// Whether a shard failed by not being there: what allowPartialResults passes over.
+bool call_error_is_absence(const struct error *err);
 // WouldChangeOwningShard, which a shard answers to an update that would move a document: refused by name. true: it was
 // that.
 bool refuse_move(struct error *err);

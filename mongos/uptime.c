@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "mongos/rw_defaults.h"
 #include "mongos/shard_call.h"
 
 enum { UPTIME_PERIOD_MS = 10000, ADD_SHARD_RETRY_MS = 20, ADD_SHARD_LOG_EVERY = 100, CALL_TIMEOUT_MS = 30000 };
@@ -47,6 +48,7 @@ static void uptime_run(struct operation *op, void *arg) {
     if (!config_call(op, rt, "config", uptime_command(rt, op->arena), true, &reply, &err)) {
       log_info("SHARDING", "Failed to report this router's uptime", "error:e", &err);
     }
+    rw_defaults_load(op, rt);
     arena_reset(op->arena);
   } while (op_sleep(op, UPTIME_PERIOD_MS, &err));
 }

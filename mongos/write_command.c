@@ -70,5 +70,7 @@ bool write_command_parse(struct request *r, enum write_kind kind, struct write_c
   if (!number_statements(r, out, err)) return false;
   out->creates = kind == WRITE_INSERT || (kind == WRITE_UPDATE && any_upsert(out));
   out->base = base_of(r, kind);
+  enum opcounter counter = kind == WRITE_INSERT ? OPS_INSERT : kind == WRITE_UPDATE ? OPS_UPDATE : OPS_DELETE;
+  router_of(r)->ops[counter] += (int64_t)out->n;
   return true;
 }

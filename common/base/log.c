@@ -13,9 +13,14 @@
 
 #include "common/base/buf.h"
 #include "common/base/clock.h"
+#include "common/base/log_recent.h"
+
+enum { RECENT_LINES = 1024, RECENT_LINE_BYTES = 1000 }; // kept in memory; longer lines are cut there
 
 static struct {
   pthread_mutex_t lock;
+  char *recent[RECENT_LINES]; // line n of all is at n modulo this
+  int64_t written;
   int fd;
   char *path; // NULL: standard output
   enum log_severity most;
@@ -137,6 +142,24 @@ static void add_time(struct buf *b) {
   buf_printf(b, "{\"t\":{\"$date\":\"%s.%03d+00:00\"}", text, (int)(ms % 1000));
 }
 
+static void remember(const struct buf *line) {
+  size_t len = line->len - 1, kept = len < RECENT_LINE_BYTES ? len : RECENT_LINE_BYTES;
+  char **place = &the_log.recent[the_log.written++ % RECENT_LINES];
+  free(*place);
+  *place = strndup((const char *)line->data, kept);
+}
+
+int64_t log_recent(void (*fn)(void *ctx, const char *line, size_t len), void *ctx) {
+  (void)pthread_mutex_lock(&the_log.lock);
+  int64_t n = the_log.written;
+  for (int64_t i = n > RECENT_LINES ? n - RECENT_LINES : 0; i < n; i++) {
+    const char *line = the_log.recent[i % RECENT_LINES];
+    if (line) fn(ctx, line, strlen(line));
+  }
+  (void)pthread_mutex_unlock(&the_log.lock);
+  return n;
+}
+
 static void write_line(enum log_severity s, const char *component, const char *msg, const char *attrs, va_list *ap) {
   static const char letters[] = "FEWID";
   __attribute__((cleanup(buf_cleanup))) struct buf line = {0};
@@ -155,6 +178,7 @@ static void write_line(enum log_severity s, const char *component, const char *m
   // A log that cannot be written (a full disk) must not stop the daemon; the line is lost.
   ssize_t written = write(the_log.fd, line.data, line.len);
   (void)written;
+  remember(&line);
   (void)pthread_mutex_unlock(&the_log.lock);
 }
 

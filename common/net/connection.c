@@ -148,6 +148,7 @@ static size_t unsent(const struct connection *c) {
 // What the socket does not take at once waits, and the buffer with it: *bytes is empty then.
 static void send_bytes(struct connection *c, struct buf *bytes) {
   if (c->gone || !bytes->len) return;
+  c->server->traffic.bytes_out += (int64_t)bytes->len;
   uv_buf_t all = uv_buf_init((char *)bytes->data, (unsigned)bytes->len);
   int n = uv_try_write((uv_stream_t *)&c->tcp, &all, 1);
   if (n == UV_EAGAIN) n = 0;
@@ -181,11 +182,12 @@ static void send_message(struct connection *c, int32_t response_to, int32_t opco
   if (out->cap > OUTPUT_BYTES) buf_free(out);
 }
 
-void connection_send(struct connection *c, int32_t response_to, uint32_t flags, const bson_t *body) {
+int32_t connection_send(struct connection *c, int32_t response_to, uint32_t flags, const bson_t *body) {
   if (unsent(c) > MESSAGE_MAX_BYTES)
     lost(c); // it does not read what it asked for
   else
-    send_message(c, response_to, OP_MSG, flags, c->compressor != COMPRESSOR_NONE, body);
+    send_message(c, response_to, OP_MSG, flags, false, body);
+  return c->last_id;
 }
 
 void connection_send_raw(struct connection *c, const void *data, size_t len) {
@@ -245,6 +247,7 @@ static void run_request(struct operation *op, void *arg) {
 
 static void start_request(struct connection *c) {
   c->request = frame_take(&c->frame);
+  c->server->traffic.requests++;
   c->expects_reply = true; // until the message has been parsed
   c->op = operation_start(c->server->loop, c->name, run_request, c);
   if (c->server->closing) operation_kill(c->op, c->server->closing_code);
@@ -306,6 +309,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *from) {
     return;
   }
   size_t len = (size_t)n, used = 0;
+  c->server->traffic.bytes_in += n;
   if (c->direct) {
     frame_filled(&c->frame, len);
     if (frame_whole(&c->frame)) start_request(c);

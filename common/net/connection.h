@@ -20,6 +20,7 @@ struct server {
   bool closing;
   int32_t closing_code;        // what the requests that still run were killed with
   struct event changed;        // a connection has gone
+  struct server_traffic traffic;
   struct buf out;              // where replies are put together
   uint8_t scratch[READ_BYTES]; // what is read, between two callbacks that follow each other
 };

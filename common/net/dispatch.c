@@ -84,6 +84,7 @@ static bool check_flags(const struct request *r, struct error *err) {
     return error_set(err, ERR_UnsupportedOpQueryCommand,
                      "Unsupported OP_QUERY command: %s. The client driver may require an upgrade", r->name);
   }
+  if (!request_check_concerns(r, err)) return false;
   if (flags & CMD_ADMIN_ONLY && strcmp(r->db, "admin") != 0) {
     return error_set(err, ERR_Unauthorized, "%s may only be run against the admin database.", r->name);
   }
@@ -118,6 +119,11 @@ static bool parse_and_run(struct dispatcher *d, struct request *r, const struct 
   return ok;
 }
 
+// A hello that waits for a change is not slow.
+static bool waits_on_purpose(const struct request *r) {
+  return r->command->flags & CMD_OP_QUERY && doc_has(r->body, "maxAwaitTimeMS");
+}
+
 static void log_slow(const struct request *r, int64_t us, const struct error *err) {
   if (err->code) {
     log_info("COMMAND", "Slow query", "type:s ns:s command:s durationMillis:l error:e", "command", r->ns, r->name,
@@ -143,7 +149,48 @@ static void serve(struct dispatcher *d, struct request *r, const struct message 
   if (d->hooks.finish) d->hooks.finish(d->hooks.daemon, r, reply, err->code ? err : NULL);
   r->op->what = what;
   int64_t us = clock_mono_us() - from;
-  if (us >= SLOW_US && r->command) log_slow(r, us, err);
+  if (us >= SLOW_US && r->command && !waits_on_purpose(r)) log_slow(r, us, err);
+}
+
+// --- answers that go on by themselves ---
+
+static bool wants_stream(const struct request *r, const struct message *m, const struct connection *conn) {
+  return conn && m->opcode == OP_MSG && m->flags & MSG_EXHAUST_ALLOWED && r->command && waits_on_purpose(r);
+}
+
+// The same request with the topologyVersion that was answered last.
+static void next_request(const bson_t *body, const bson_t *reply, bson_t *out) {
+  bson_iter_t version;
+  bson_init(out);
+  bson_copy_to_excluding_noinit(body, out, "topologyVersion", NULL);
+  if (doc_get(reply, "topologyVersion", &version)) bson_append_iter(out, NULL, 0, &version);
+}
+
+// Answers the request again and again, each time when there is something new or its time has passed, until the client
+// has gone. A failure ends the connection, which clients take as the end of the stream. *reply: the first answer; empty
+// afterwards.
+static void stream(struct dispatcher *d, struct operation *op, struct connection *conn, const struct message *m,
+                   bson_t *reply) {
+  struct arena *outer = op->arena, *round __attribute__((cleanup(arena_cleanup))) = arena_new();
+  int32_t last = connection_send(conn, m->request_id, MSG_MORE_TO_COME, reply);
+  op->arena = round;
+  for (bool ok = true; ok && connection_alive(conn);) {
+    bson_t body;
+    next_request(&m->body, reply, &body);
+    bson_reinit(reply);
+    struct request r = {.op = op, .daemon = d->hooks.daemon, .conn = conn};
+    struct message again = {.opcode = OP_MSG, .flags = m->flags, .request_id = last};
+    struct error err;
+    (void)bson_init_static(&again.body, bson_get_data(&body), body.len);
+    serve(d, &r, &again, NULL, reply, &err);
+    ok = !err.code;
+    if (ok) last = connection_send(conn, last, MSG_MORE_TO_COME, reply);
+    bson_destroy(&body);
+    arena_reset(round);
+  }
+  op->arena = outer;
+  bson_reinit(reply);
+  connection_close(conn);
 }
 
 void dispatch(struct dispatcher *d, struct operation *op, struct connection *conn, const struct message *m,
@@ -151,7 +198,10 @@ void dispatch(struct dispatcher *d, struct operation *op, struct connection *con
   struct request r = {.op = op, .daemon = d->hooks.daemon, .conn = conn};
   struct error err;
   serve(d, &r, m, NULL, reply, &err);
-  if (m->opcode == OP_MSG && m->flags & MSG_MORE_TO_COME) bson_reinit(reply);
+  if (m->opcode == OP_MSG && m->flags & MSG_MORE_TO_COME)
+    bson_reinit(reply);
+  else if (!err.code && wants_stream(&r, m, conn))
+    stream(d, op, conn, m, reply);
 }
 
 bool dispatch_local(struct dispatcher *d, struct operation *op, const char *db, const bson_t *body, bson_t *reply,

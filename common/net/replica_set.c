@@ -21,6 +21,7 @@ enum {
   UNKNOWN_INTERVAL_MS = 2000, // of a member that does not answer
   WANTED_INTERVAL_MS = 25,    // while an operation waits for a member
   HELLO_TIMEOUT_MS = 2000,    // a stopped process accepts connections and never answers
+  REPLACED_TIMEOUT_MS = 500,  // of one whose place another took: what runs there can only fail
   MAX_MEMBERS = 50,
 };
 
@@ -49,6 +50,7 @@ void replica_set_unref(struct replica_set *s) {
     struct member *m = s->members;
     s->members = m->next;
     bson_destroy(m->tags);
+    bson_destroy(m->topology);
     free(m->host);
     free(m);
   }
@@ -89,6 +91,7 @@ static void add_member(struct replica_set *s, const char *host) {
   *end = m;
   s->refs++;
   m->op = operation_start(s->loop, "ReplicaSetMonitor", watch_member, m);
+  await_start(m);
 }
 
 static void append_hosts(const bson_t *hello, const char *field, struct buf *to) {
@@ -98,6 +101,11 @@ static void append_hosts(const bson_t *hello, const char *field, struct buf *to)
   while (bson_iter_next(&it)) {
     if (BSON_ITER_HOLDS_UTF8(&it)) buf_printf(to, "%s%s", to->len ? "," : "", bson_iter_utf8(&it, NULL));
   }
+}
+
+static void end_watch(struct member *m) {
+  if (m->op) operation_kill(m->op, ERR_CallbackCanceled);
+  if (m->await_op) operation_kill(m->await_op, ERR_CallbackCanceled);
 }
 
 // The primary's list of hosts is the set: members that it lacks are dropped, new ones are watched.
@@ -118,7 +126,7 @@ static void take_members(struct replica_set *s, const bson_t *hello) {
     buf_printf(&one, ",%s,", m->host);
     if (m->gone || strcasestr(buf_str(&wrapped), buf_str(&one))) continue;
     m->gone = true;
-    if (m->op) operation_kill(m->op, ERR_CallbackCanceled);
+    end_watch(m);
   }
   char *save, *copy = (char *)list.data;
   for (char *host = strtok_r(copy, ",", &save); host; host = strtok_r(NULL, ",", &save)) add_member(s, host);
@@ -143,10 +151,28 @@ static bool newest_election(struct replica_set *s, const bson_t *hello) {
   return true;
 }
 
-static void take_hello(struct member *m, const bson_t *hello, int64_t took_us) {
+// Calls that hang on a member that went silent are given up when another one is primary.
+static void interrupt_silent(struct replica_set *s) {
+  if (!replica_set_primary(s)) return;
+  for (struct member *m = s->members; m; m = m->next) {
+    if (m->silent && m->kind != KIND_PRIMARY) remotes_interrupt(s->remotes, m->host);
+  }
+}
+
+// Another member is primary: this one answers soon, or what runs there is given up.
+static void replace(struct member *m) {
+  m->kind = KIND_UNKNOWN;
+  m->replaced = true;
+  if (m->asked_ms && loop_now_ms(m->set->loop) - m->asked_ms >= REPLACED_TIMEOUT_MS) m->silent = true;
+  member_look(m);
+}
+
+void member_take_hello(struct member *m, const bson_t *hello, int64_t took_us) {
   struct replica_set *s = m->set;
   double ms = (double)took_us / 1000;
-  m->rtt_ms = m->rtt_ms < 0 ? ms : m->rtt_ms * 0.8 + ms * 0.2;
+  if (took_us >= 0) m->rtt_ms = m->rtt_ms < 0 ? ms : m->rtt_ms * 0.8 + ms * 0.2;
+  await_take_version(m, hello);
+  m->silent = m->replaced = false;
   m->last_update_ms = clock_wall_ms();
   const char *set_name = doc_str(hello, "setName", NULL);
   bson_t last_write, tags;
@@ -162,7 +188,7 @@ static void take_hello(struct member *m, const bson_t *hello, int64_t took_us) {
     m->kind = newest_election(s, hello) ? KIND_PRIMARY : KIND_UNKNOWN;
     if (m->kind == KIND_PRIMARY) {
       for (struct member *other = s->members; other; other = other->next) {
-        if (other != m && other->kind == KIND_PRIMARY) other->kind = KIND_UNKNOWN;
+        if (other != m && other->kind == KIND_PRIMARY) replace(other);
       }
       take_members(s, hello);
     }
@@ -180,29 +206,24 @@ static void take_hello(struct member *m, const bson_t *hello, int64_t took_us) {
   if (before != m->kind && m->kind == KIND_PRIMARY) {
     log_info("NETWORK", "Found the primary of a replica set", "replicaSet:s host:s", s->name, m->host);
   }
+  interrupt_silent(s);
   event_signal(&s->changed);
-}
-
-// Calls that hang on a member that went silent are given up when another one is primary.
-static void interrupt_silent(struct replica_set *s) {
-  if (!replica_set_primary(s)) return;
-  for (struct member *m = s->members; m; m = m->next) {
-    if (m->silent && m->kind != KIND_PRIMARY) remotes_interrupt(s->remotes, m->host);
-  }
 }
 
 static void ask(struct operation *op, struct member *m) {
   struct replica_set *s = m->set;
   bson_t *hello = arena_bson(op->arena);
   BSON_APPEND_INT32(hello, "hello", 1);
-  struct remote_command cmd = {.db = "admin", .body = hello, .timeout_ms = HELLO_TIMEOUT_MS};
+  int64_t timeout_ms = m->replaced ? REPLACED_TIMEOUT_MS : HELLO_TIMEOUT_MS;
+  struct remote_command cmd = {.db = "admin", .body = hello, .timeout_ms = timeout_ms};
   const bson_t *reply = NULL;
   struct error err = {0};
   int64_t start = clock_mono_us();
-  if (remote_call(op, s->remotes, m->host, &cmd, &reply, &err)) {
-    m->silent = false;
-    take_hello(m, reply, clock_mono_us() - start);
-    interrupt_silent(s);
+  m->asked_ms = loop_now_ms(op->loop);
+  bool ok = remote_call(op, s->remotes, m->host, &cmd, &reply, &err);
+  m->asked_ms = 0;
+  if (ok) {
+    member_take_hello(m, reply, clock_mono_us() - start);
     return;
   }
   if (op->killed) return;
@@ -211,6 +232,7 @@ static void ask(struct operation *op, struct member *m) {
              &err);
   }
   m->silent = err.code == ERR_NetworkTimeout;
+  m->replaced = false; // once told is enough: the next time it may take longer
   bool was_primary = m->kind == KIND_PRIMARY;
   m->kind = KIND_UNKNOWN;
   interrupt_silent(s);
@@ -225,7 +247,8 @@ static void ask(struct operation *op, struct member *m) {
 static int64_t interval_ms(const struct member *m) {
   if (m->set->waiting) return WANTED_INTERVAL_MS;
   if (m->kind == KIND_UNKNOWN || m->kind == KIND_OTHER) return UNKNOWN_INTERVAL_MS;
-  return remotes_waiting(m->set->remotes, m->host) ? BUSY_INTERVAL_MS : INTERVAL_MS;
+  size_t held = m->holding ? 1 : 0;
+  return remotes_waiting(m->set->remotes, m->host) > held ? BUSY_INTERVAL_MS : INTERVAL_MS;
 }
 
 // Waits until it is time to ask again. What decides about the interval changes meanwhile: who begins to wait for a
@@ -278,7 +301,7 @@ void replica_set_unwatch(struct replica_set *s) {
   if (!s) return;
   s->closing = true;
   for (struct member *m = s->members; m; m = m->next) {
-    if (m->op) operation_kill(m->op, ERR_CallbackCanceled);
+    end_watch(m);
   }
   event_signal(&s->changed);
   replica_set_unref(s);
@@ -297,6 +320,13 @@ const char *replica_set_primary(const struct replica_set *s) {
     if (m->kind == KIND_PRIMARY && !m->gone) return m->host;
   }
   return NULL;
+}
+
+bool replica_set_answers(const struct replica_set *s) {
+  for (const struct member *m = s->members; m; m = m->next) {
+    if (!m->gone && (m->kind == KIND_PRIMARY || m->kind == KIND_SECONDARY)) return true;
+  }
+  return false;
 }
 
 void replica_set_report(struct replica_set *s, const char *host, const struct error *err) {

@@ -16,6 +16,7 @@ const char *replica_set_name(const struct replica_set *s);
 // "sh1/h1:p1,h2:p2" as the set itself tells it, or as given until it has answered.
 const char *replica_set_string(const struct replica_set *s);
 const char *replica_set_primary(const struct replica_set *s); // NULL = unknown now
+bool replica_set_answers(const struct replica_set *s);        // a member that serves data answered when asked last
 bool replica_set_parse(struct arena *a, const char *connection_string, const char **name, const char ***hosts,
                        size_t *n, struct error *err);
 

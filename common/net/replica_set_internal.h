@@ -16,7 +16,12 @@ struct member {
   bool gone;              // no longer in the set: its fiber ends
   bool look_now;          // do not wait for the interval
   bool silent;            // its last hello timed out: calls may hang on it
+  int64_t asked_ms;       // since when it is asked (loop time), 0 = it is not
+  bool replaced;          // another one is primary now, and this one has not answered since
+  bson_t *topology;       // its topologyVersion; NULL = it gave none
+  bool holding;           // a hello is held there (replica_set_await.c)
   struct operation *op;   // its monitor
+  struct operation *await_op;
   struct event look;
   struct replica_set *set;
   struct member *next;
@@ -37,6 +42,9 @@ struct replica_set {
 };
 
 void member_look(struct member *m); // asks it again at once
+void member_take_hello(struct member *m, const bson_t *hello, int64_t took_us); // took_us < 0: it was held there
+void await_start(struct member *m);
+void await_take_version(struct member *m, const bson_t *hello);
 void replica_set_unref(struct replica_set *s);
 
 #endif

@@ -12,6 +12,9 @@ bool request_parse(struct request *r, const struct message *m, const char *db, s
 bool request_check_api(const struct request *r, struct error *err);
 
 // Concerns (request_concern.c). What a readConcern says goes into the request.
+// What the command cannot be run with: a read concern other than local for a write, a txnNumber for what is not
+// retryable.
+bool request_check_concerns(const struct request *r, struct error *err);
 bool request_take_read_concern(struct request *r, const bson_t *concern, struct error *err);
 
 #endif

@@ -6,7 +6,8 @@
 #include "common/net/request.h"
 
 enum {
-  MOST_MEMBERS = 50, // what w may be
+  NOT_A_RETRYABLE_WRITE_COMMAND = 50768, // an error code
+  MOST_MEMBERS = 50,                     // what w may be
   LEAST_STALENESS_SECONDS = 90,
 };
 
@@ -57,6 +58,31 @@ bool request_take_read_concern(struct request *r, const bson_t *concern, struct 
     }
   }
   return check_after_time(r, err);
+}
+
+// Commands that a txnNumber outside of a transaction may be given to.
+static bool is_retryable(const char *command) {
+  static const char *const names[] = {"insert", "update", "delete", "findAndModify", "bulkWrite"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (!strcmp(command, names[i])) return true;
+  }
+  return false;
+}
+
+bool request_check_concerns(const struct request *r, struct error *err) {
+  static const char *const levels[] = {"local", "available", "majority", "linearizable", "snapshot"};
+  if (r->command->flags & CMD_INTERNAL) return true;
+  if (r->has_txn_number && !r->autocommit_given && !is_retryable(r->command->name)) {
+    return error_set(err, NOT_A_RETRYABLE_WRITE_COMMAND,
+                     "txnNumber may only be provided for multi-document transactions and retryable write commands. "
+                     "autocommit:false was not provided, and %s is not a retryable write command.",
+                     r->command->name);
+  }
+  if (!(r->command->flags & CMD_WRITE) || r->read_level == LEVEL_LOCAL) return true;
+  return error_set(err, ERR_InvalidOptions,
+                   "Command %s does not support { readConcern: { level: \"%s\" } } :: caused by :: read concern not "
+                   "supported",
+                   r->command->name, levels[r->read_level]);
 }
 
 // --- write concern ---

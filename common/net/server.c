@@ -142,6 +142,10 @@ int server_port(const struct server *s) {
   return s->port;
 }
 
+struct server_traffic server_traffic(const struct server *s) {
+  return s->traffic;
+}
+
 size_t server_connections(const struct server *s, size_t *total_created) {
   if (total_created) *total_created = s->n_created;
   return s->n_connections;

@@ -28,6 +28,10 @@ int server_port(const struct server *s); // the real one when 0 was asked for
 void server_stop_accepting(struct server *s);
 // Ends: running operations get `code`, connections are closed when their reply is out, at most after grace_ms.
 void server_close(struct operation *op, struct server *s, int32_t code, int64_t grace_ms);
+struct server_traffic {
+  int64_t bytes_in, bytes_out, requests;
+};
+struct server_traffic server_traffic(const struct server *s); // since the start
 size_t server_connections(const struct server *s, size_t *total_created);
 
 uint64_t connection_id(const struct connection *c);
@@ -46,7 +50,7 @@ void connection_upgrade(struct connection *c, void (*on_data)(void *ctx, const u
 // Of an upgraded one; copied; dropped when more than 64 MiB wait.
 void connection_send_raw(struct connection *c, const void *data, size_t len);
 void connection_close(struct connection *c); // an ordinary one: behind the running request's reply
-// Sends a further message on an ordinary connection (exhaust replies).
-void connection_send(struct connection *c, int32_t response_to, uint32_t flags, const bson_t *body);
+// Sends a further message on an ordinary connection (exhaust replies), not compressed. Returns its requestID.
+int32_t connection_send(struct connection *c, int32_t response_to, uint32_t flags, const bson_t *body);
 
 #endif

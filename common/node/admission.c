@@ -37,6 +37,7 @@ bool node_admit(void *daemon, struct request *r, struct error *err) {
     return error_set(err, ERR_InterruptedAtShutdown, "interrupted at shutdown");
   }
   if (!has_own_counter(r->command->name)) n->own->ops.command++;
+  rw_defaults_apply(n, r);
   return state_allows(n, r, err);
 }
 
@@ -66,6 +67,11 @@ void node_finish(void *daemon, struct request *r, bson_t *reply, const struct er
   struct node *n = daemon;
   if (err && err->code == ERR_StaleConfig && n->hooks.stale_config_seen) n->hooks.stale_config_seen(n->hooks.ctx);
   append_labels(n, r, reply, err);
+  if (err && (error_is_not_primary(err->code) || err->code == ERR_ShutdownInProgress) && r->conn) {
+    // A client that knows this topology version already does not take the error for news.
+    node_topology_check(n);
+    topology_append(&n->own->topology, reply);
+  }
   if (!repl_config(n->repl)) return; // no clock before the set is initiated
   cluster_clock_append(&n->clock, reply);
   uint64_t ts = r->operation_time ? r->operation_time : repl_last_applied(n->repl).ts;

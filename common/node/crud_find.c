@@ -162,7 +162,7 @@ bool find_next(struct operation *op, void *ctx, const bson_t **doc, struct error
 static bool find_at_end(const void *ctx) {
   const struct find *f = ctx;
   if (f->done || (f->reading.query.limit && f->returned >= f->reading.query.limit)) return true;
-  return !f->reading.executor || executor_at_end(f->reading.executor);
+  return reading_at_end(&f->reading);
 }
 
 static void find_save(void *ctx) {

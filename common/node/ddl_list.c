@@ -6,6 +6,7 @@
 #include "common/node/commands.h"
 #include "common/node/cursors.h"
 #include "common/node/internal.h"
+#include "common/node/virtual.h"
 #include "common/query/match.h"
 
 static void append_element(bson_t *array, uint32_t i, const bson_t *doc) {
@@ -67,6 +68,18 @@ static bool list_one(void *ctx, struct collection *c) {
   return true;
 }
 
+static void list_virtual(void *ctx, const bson_t *doc) {
+  struct collections *l = ctx;
+  const bson_t *shown = doc;
+  if (l->name_only) {
+    bson_t *brief = arena_bson(l->r->op->arena);
+    BSON_APPEND_UTF8(brief, "name", doc_str(doc, "name", ""));
+    BSON_APPEND_UTF8(brief, "type", "collection");
+    shown = brief;
+  }
+  if (!l->filter || match_doc(l->filter, shown)) append_element(l->docs, l->n++, shown);
+}
+
 bool list_collections_run(struct request *r, bson_t *reply, struct error *err) {
   struct arena *a = r->op->arena;
   struct collections l = {.r = r, .name_only = doc_bool(r->body, "nameOnly", false)};
@@ -83,6 +96,7 @@ bool list_collections_run(struct request *r, bson_t *reply, struct error *err) {
   struct cursor *c = cursor_new(r, arena_printf(a, "%s.$cmd.listCollections", r->db));
   l.docs = arena_bson(c->arena);
   store_each_collection(request_node(r)->store, list_one, &l);
+  virtual_list(request_node(r), a, r->db, list_virtual, &l);
   cursor_from_array(c, l.docs);
   return cursor_reply(r, c, batch_size, false, reply, err);
 }

@@ -7,9 +7,11 @@
 #include "common/bson/doc.h"
 #include "common/bson/hash.h"
 #include "common/net/daemon.h"
+#include "common/net/process_status.h"
 #include "common/node/commands.h"
 #include "common/node/cursors.h"
 #include "common/node/internal.h"
+#include "common/node/rw_defaults.h"
 
 static bool ping_run(struct request *r, bson_t *reply, struct error *err) {
   return true;
@@ -72,26 +74,6 @@ static bool host_info_run(struct request *r, bson_t *reply, struct error *err) {
   BSON_APPEND_DOCUMENT_BEGIN(reply, "extra", &child);
   BSON_APPEND_INT64(&child, "pageSize", page);
   bson_append_document_end(reply, &child);
-  return true;
-}
-
-// Lines are in the log file; a client that asks for the ring buffers gets none, and so shows no warnings.
-static bool get_log_run(struct request *r, bson_t *reply, struct error *err) {
-  bson_iter_t it = r->first;
-  const char *name = BSON_ITER_HOLDS_UTF8(&it) ? bson_iter_utf8(&it, NULL) : "";
-  bson_t array;
-  if (!strcmp(name, "*")) {
-    BSON_APPEND_ARRAY_BEGIN(reply, "names", &array);
-    BSON_APPEND_UTF8(&array, "0", "global");
-    BSON_APPEND_UTF8(&array, "1", "startupWarnings");
-    bson_append_array_end(reply, &array);
-    return true;
-  }
-  if (strcmp(name, "global") && strcmp(name, "startupWarnings")) {
-    return error_set(err, ERR_OperationFailed, "no RamLog named: %s", name);
-  }
-  BSON_APPEND_INT32(reply, "totalLinesWritten", 0);
-  BSON_APPEND_ARRAY(reply, "log", arena_bson(r->op->arena));
   return true;
 }
 
@@ -173,7 +155,11 @@ const struct command node_diagnostic_commands[] = {
     {"hostInfo", NULL, CMD_ANY_STATE, host_info_run, "about the machine"},
     {"getParameter", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, get_parameter_run, "reads server parameters"},
     {"setParameter", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, set_parameter_run, "changes a server parameter"},
-    {"getLog", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, get_log_run, "recent log lines (none are kept in memory)"},
+    {"setDefaultRWConcern", NULL, CMD_ADMIN_ONLY | CMD_WRITE, set_rw_defaults_run,
+     "sets the read and write concern of commands that name none"},
+    {"getDefaultRWConcern", NULL, CMD_ADMIN_ONLY | CMD_READ, get_rw_defaults_run,
+     "the read and write concern of commands that name none"},
+    {"getLog", NULL, CMD_ADMIN_ONLY | CMD_ANY_STATE, get_log_run, "recent lines of the log"},
     {"connectionStatus", NULL, CMD_ANY_STATE, connection_status_run, "who is authenticated: nobody has to be"},
     {"whatsmyuri", NULL, CMD_ANY_STATE, whats_my_uri_run, "the client's address as seen from here"},
     {"listCommands", NULL, CMD_ANY_STATE, list_commands_run, "all commands"},

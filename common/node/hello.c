@@ -1,6 +1,7 @@
 // The hello command (isMaster, ismaster): who this member is, as drivers and monitors ask.
 //
-// There is no topologyVersion: clients then poll, and nothing is lost by it (reference/clients.md section 4.4).
+// Its topologyVersion changes whenever what it says about the set does: role, primary, configuration. That is compared
+// every 100 ms, at every change of role and at every hello, so the version that is answered fits what is answered.
 #include "common/node/commands.h"
 
 #include <string.h>
@@ -37,9 +38,30 @@ static void append_old_name(const struct request *r, bson_t *reply) {
   BSON_APPEND_BOOL(reply, "ismaster", doc_bool(reply, "isWritablePrimary", false));
 }
 
+void node_topology_check(struct node *n) {
+  if (!n->repl) return; // it is starting
+  bson_t now = BSON_INITIALIZER, *kept = n->own->hello;
+  bson_t all = BSON_INITIALIZER;
+  repl_hello(n->repl, &all);
+  bson_copy_to_excluding_noinit(&all, &now, "lastWrite", NULL);
+  bson_destroy(&all);
+  if (kept && bson_equal(kept, &now)) {
+    bson_destroy(&now);
+    return;
+  }
+  bson_destroy(kept);
+  n->own->hello = bson_copy(&now);
+  bson_destroy(&now);
+  topology_bump(&n->own->topology);
+}
+
 bool hello_run(struct request *r, bson_t *reply, struct error *err) {
   struct node *n = request_node(r);
+  node_topology_check(n);
+  if (!topology_await(r, &n->own->topology, err)) return false;
+  node_topology_check(n);
   repl_hello(n->repl, reply);
+  topology_append(&n->own->topology, reply);
   append_old_name(r, reply);
   if (!strcmp(n->program, "configsvr")) BSON_APPEND_INT32(reply, "configsvr", CONFIG_SERVER_MODE);
   if (doc_bool(r->body, "helloOk", false)) BSON_APPEND_BOOL(reply, "helloOk", true);

@@ -8,6 +8,7 @@
 #include "common/node/current_op.h"
 #include "common/node/internal.h"
 #include "common/node/stats.h"
+#include "common/node/virtual.h"
 
 struct stage_request {
   struct request *r;
@@ -49,7 +50,10 @@ static bool coll_stats_part(struct stage_request *s, const struct collection *c,
     int64_t scale;
     if (!stats_scale(options, &scale, err)) return false;
     BSON_APPEND_DOCUMENT_BEGIN(out, name, &doc);
-    storage_stats_append(n, c, scale, &doc);
+    if (!c && virtual_is(s->ns))
+      virtual_storage_stats(n, s->ns, scale, &doc);
+    else
+      storage_stats_append(n, c, scale, &doc);
     bson_append_document_end(out, &doc);
   } else if (!strcmp(name, "latencyStats")) {
     static const uint8_t nobody[16];
@@ -58,6 +62,10 @@ static bool coll_stats_part(struct stage_request *s, const struct collection *c,
     bson_append_document_end(out, &doc);
   } else if (!strcmp(name, "count")) {
     struct collection_stats stats;
+    if (!c && virtual_is(s->ns)) {
+      doc_append_num(out, "count", virtual_count(n, s->ns));
+      return true;
+    }
     if (!c)
       return error_set(err, ERR_NamespaceNotFound,
                        "Unable to retrieve count in $collStats stage :: caused by :: "

@@ -3,7 +3,9 @@
 #define SHARDLET_NODE_INTERNAL_H
 
 #include "common/base/map.h"
+#include "common/net/topology.h"
 #include "common/node/node.h"
+#include "common/node/rw_defaults.h"
 
 struct opcounters {
   int64_t insert, query, update, remove, getmore, command;
@@ -27,6 +29,9 @@ struct node_private {
   const struct initiation *initiation; // of --initiate; NULL = without it
   struct opcounters ops;
   int64_t started_wall_ms;
+  struct topology topology; // hello.c
+  struct rw_defaults defaults;
+  bson_t *hello; // what it says of the set in this topology version; NULL = nothing yet
   bool stopping;
 };
 
@@ -74,6 +79,9 @@ struct arena *arena_child(struct arena *parent);
 // --- admission.c: the dispatcher's hooks ---
 bool node_admit(void *daemon, struct request *r, struct error *err);
 void node_finish(void *daemon, struct request *r, bson_t *reply, const struct error *err);
+
+// --- hello.c ---
+void node_topology_check(struct node *n); // bumps the topology version when hello says something else now
 
 // --- parameters.c ---
 void parameters_free(struct parameters *p);

@@ -276,7 +276,7 @@ bool local_put(struct node *n, struct write *w, const char *ns, const bson_t *do
   struct spot *s = take_spot(n, w, ns, &id, err);
   if (!s) return false;
   if (!s->rid) place_new(n, w, s);
-  change_put(write_changes(w), target_shape(n, ns), s->file, s->rid, doc);
+  (s->there ? change_replace : change_put)(write_changes(w), target_shape(n, ns), s->file, s->rid, doc);
   s->there = true;
   return true;
 }

@@ -19,6 +19,7 @@
 enum {
   TICK_MS = 100,
   CURSOR_SWEEP_TICKS = 100, // every ten seconds
+  DEFAULTS_TICKS = 10,
   SHUTDOWN_GRACE_MS = 5000, // for replies on their way out
 };
 
@@ -65,7 +66,9 @@ static void tick(struct operation *op, void *arg) {
   for (unsigned i = 1; op_sleep(op, TICK_MS, NULL); i++) {
     arena_reset(op->arena);
     store_tick(op, n->store);
+    node_topology_check(n);
     if (i % CURSOR_SWEEP_TICKS == 0) cursors_expire(n);
+    if (i % DEFAULTS_TICKS == 0) rw_defaults_load(n);
   }
 }
 
@@ -92,6 +95,7 @@ static void on_stepping_up(struct operation *op, void *ctx) {
 static void on_role_changed(void *ctx, enum member_state state, int64_t term) {
   struct node *n = ctx;
   local_role_changed(n);
+  node_topology_check(n);
   const struct repl_hooks *h = &n->own->repl_hooks;
   if (h->role_changed) h->role_changed(h->ctx, state, term);
   if (state == MEMBER_PRIMARY) index_builds_resume(n);
@@ -173,6 +177,7 @@ static void make_private(struct node *n, const struct node_options *o) {
   n->own->usage = map_new();
   n->own->builds = map_new();
   n->own->started_wall_ms = clock_wall_ms();
+  topology_init(&n->own->topology);
   n->started_ms = clock_mono_ms();
   n->cursors = cursors_new();
 }
@@ -215,6 +220,8 @@ void node_stop(struct operation *op, struct node *n) {
   local_free(n);
   usage_free(n);
   map_free(n->own->builds, NULL);
+  bson_destroy(n->own->hello);
+  bson_destroy(n->own->defaults.write);
   arena_free(n->own->arena);
   n->own = NULL;
 }

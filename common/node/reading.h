@@ -4,6 +4,7 @@
 
 #include "common/node/executor.h"
 #include "common/node/query.h"
+#include "common/node/virtual.h"
 
 struct reading {
   struct node *node;
@@ -12,7 +13,8 @@ struct reading {
   struct access *access;
   struct collection *collection; // NULL: not there, nothing is read
   struct plan plan;
-  struct executor *executor; // NULL without a collection
+  struct executor *executor;    // NULL without a collection
+  struct virtual_scan *virtual; // instead of all that: a collection made when it is read; NULL = it is not one
 };
 
 // Waits for the read concern, checks the versions, chooses a plan and opens it. Lives in `a`.
@@ -20,6 +22,7 @@ bool reading_open(struct request *r, struct arena *a, const char *ns, struct rea
 // The next document, NULL at the end. May yield.
 bool reading_next(struct operation *op, struct reading *x, const bson_t **doc, struct error *err);
 void reading_save(struct reading *x);
+bool reading_at_end(const struct reading *x); // it is known that nothing follows
 
 // --- find, as the find command and explain use it (crud_find.c) ---
 struct find;

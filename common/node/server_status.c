@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/bson/doc.h"
 #include "common/net/daemon.h"
+#include "common/net/process_status.h"
 #include "common/node/commands.h"
 #include "common/node/cursors.h"
 #include "common/node/internal.h"
@@ -108,6 +109,7 @@ bool server_status_run(struct request *r, bson_t *reply, struct error *err) {
   BSON_APPEND_INT64(reply, "uptimeEstimate", up_ms / 1000);
   BSON_APPEND_DATE_TIME(reply, "localTime", clock_wall_ms());
   append_connections(n, reply);
+  network_status_append(n->server, reply);
   append_opcounters(n, reply);
   if (repl_config(n->repl)) append_repl(n, reply);
   if (n->hooks.server_status) n->hooks.server_status(n->hooks.ctx, reply);

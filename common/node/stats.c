@@ -72,7 +72,10 @@ bool coll_stats_run(struct request *r, bson_t *reply, struct error *err) {
     return false;
   }
   BSON_APPEND_UTF8(reply, "ns", r->ns);
-  storage_stats_append(n, store_collection(n->store, r->ns), scale, reply);
+  if (virtual_is(r->ns))
+    virtual_storage_stats(n, r->ns, scale, reply);
+  else
+    storage_stats_append(n, store_collection(n->store, r->ns), scale, reply);
   return true;
 }
 

@@ -68,7 +68,7 @@ static void add_update(struct batch *b, struct collection *c, const struct exec_
                        const bson_t *after, const bson_t *answer, const struct key *key) {
   struct change_list *l = write_changes(b->w);
   if (file == row->file) {
-    change_put(l, c, file, row->rid, after);
+    change_replace(l, c, file, row->rid, after);
   } else {
     bson_value_t id;
     if (!document_id(row->doc, &id)) id = value_null();

@@ -125,17 +125,24 @@ void repl_log_bounds(const struct repl *r, uint64_t *first, uint64_t *last) {
   *last = r->applied;
 }
 
+void repl_log_bytes(const struct repl *r, uint64_t *bytes, uint64_t *most) {
+  uint64_t first = raft_log_first(r->log);
+  *bytes = raft_log_bytes_after(r->log, first ? first - 1 : 0);
+  *most = snapshot_bytes + (r->consensus && consensus_alone(r->consensus) ? tail_bytes_alone : tail_bytes);
+}
+
 // Calls fn for one entry. false: fn wants no more.
-static bool give(const struct entry *e, uint64_t index, bool (*fn)(void *ctx, uint64_t index, const bson_t *entry),
-                 void *ctx) {
+static bool give(const struct entry *e, uint64_t index,
+                 bool (*fn)(void *ctx, uint64_t index, int64_t term, const bson_t *entry), void *ctx) {
   if (e->type != ENTRY_COMMAND) return true;
   bson_t doc;
   entry_doc(e, &doc);
-  return fn(ctx, index, &doc);
+  return fn(ctx, index, (int64_t)e->term, &doc);
 }
 
 bool repl_read_log(struct operation *op, struct repl *r, uint64_t from,
-                   bool (*fn)(void *ctx, uint64_t index, const bson_t *entry), void *ctx, struct error *err) {
+                   bool (*fn)(void *ctx, uint64_t index, int64_t term, const bson_t *entry), void *ctx,
+                   struct error *err) {
   struct entry **entries = arena_alloc(op->arena, READ_ENTRIES * sizeof(struct entry *));
   if (from < raft_log_first(r->log))
     return error_set(err, ERR_OperationFailed, "the log does not reach back to entry %llu any more",

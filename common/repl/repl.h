@@ -108,7 +108,9 @@ bool repl_copy_end(struct operation *op, struct repl *r, const bson_t *body, bso
 bool repl_generation(const char *dbpath, uint64_t *out, struct error *err);
 // The log's entries for local.oplog.rs and change capture: from index on, until fn returns false. Reads in the pool.
 bool repl_read_log(struct operation *op, struct repl *r, uint64_t from,
-                   bool (*fn)(void *ctx, uint64_t index, const bson_t *entry), void *ctx, struct error *err);
+                   bool (*fn)(void *ctx, uint64_t index, int64_t term, const bson_t *entry), void *ctx,
+                   struct error *err);
 void repl_log_bounds(const struct repl *r, uint64_t *first, uint64_t *last);
+void repl_log_bytes(const struct repl *r, uint64_t *bytes, uint64_t *most); // kept now, and before it is cut
 
 #endif

@@ -63,13 +63,23 @@ static void append_key(bson_t *change, const char *name, struct key k) {
   BSON_APPEND_BINARY(change, name, BSON_SUBTYPE_BINARY, k.data ? k.data : (const uint8_t *)"", (uint32_t)k.len);
 }
 
-void change_put(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid, const bson_t *doc) {
+static void put(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid, const bson_t *doc,
+                bool replaces) {
   bson_t change;
   begin_of(l, &change, "p", c->uuid);
   doc_append_num(&change, "f", file);
   doc_append_num(&change, "r", rid);
   BSON_APPEND_DOCUMENT(&change, "d", doc);
+  if (replaces) BSON_APPEND_BOOL(&change, "o", true);
   end(l, &change);
+}
+
+void change_put(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid, const bson_t *doc) {
+  put(l, c, file, rid, doc, false);
+}
+
+void change_replace(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid, const bson_t *doc) {
+  put(l, c, file, rid, doc, true);
 }
 
 void change_delete(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid,

@@ -3,7 +3,8 @@
 // An entry is a document {ts: Timestamp, wall: Date, c: [change, change...]}; a change is {k: kind, ...}. Names are
 // short because there is one for every document written.
 //
-//   put     {k:"p", u:uuid, f:file, r:rid, d:document}        insert or replace (an insert when the rid is new)
+//   put     {k:"p", u:uuid, f:file, r:rid, d:document, o?}    insert or replace (an insert when the rid is new; o: true
+//                                                             says that it is not)
 //   delete  {k:"d", u:uuid, f:file, r:rid, i:_id}
 //   create  {k:"create", u, ns, o:options, f:first file, sk:shard key, x:[index spec with id]}
 //   drop    {k:"drop", u}
@@ -43,6 +44,8 @@ void changes_cleanup(struct change_list *l);
 const bson_t *changes_finish(struct change_list *l, uint64_t ts, int64_t wall_ms);
 
 void change_put(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid, const bson_t *doc);
+// A put that replaces the document under this rid: applied in the same way, but local.oplog.rs tells it from an insert.
+void change_replace(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid, const bson_t *doc);
 void change_delete(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid,
                    const bson_value_t *id);
 void change_create(struct change_list *l, const uint8_t uuid[16], const char *ns, const bson_t *options, uint32_t file,

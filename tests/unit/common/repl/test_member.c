@@ -365,7 +365,7 @@ static void stepping_down(struct operation *op, struct member_fixture *f) {
   assert_true(insert(op, f, 1000, &err));
 }
 
-static bool count_entries(void *ctx, uint64_t index, const bson_t *entry) {
+static bool count_entries(void *ctx, uint64_t index, int64_t term, const bson_t *entry) {
   assert_true(entry_ts(entry) > 0);
   return ++*(int *)ctx < 50;
 }
