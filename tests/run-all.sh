@@ -22,7 +22,7 @@ make --no-print-directory -s SAN=1 BUILD=build-san chaos SECONDS=60 SEED=1
 acceptance=${ACCEPTANCE:-../shared/acceptance}
 if [[ -d $acceptance ]]; then
   node=$(tests/node.sh)
-  for scenario in sharding-transcript versions; do
+  for scenario in sharding-transcript versions secondary-metadata failover; do
     step "acceptance: $scenario"
     "$node" "$acceptance/$scenario.mjs" --bin=build --modules=tests
   done
