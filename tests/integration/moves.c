@@ -86,14 +86,17 @@ int64_t point_set(const struct process *p, const char *name, const char *mode) {
   return count;
 }
 
+void point_wait(const struct process *p, const char *name, int64_t before) {
+  for (int64_t end = now_ms() + MOVES_HANG_MS; point_set(p, name, "alwaysOn") == before; wait_ms(20)) {
+    if (now_ms() > end) fail_msg("%s was not reached", name);
+  }
+}
+
 void mover_start_until(struct mover *m, const struct process *through, int to, const struct process *at,
                        const char *point) {
-  int64_t before = point_set(at, point, "alwaysOn"), end = now_ms() + MOVES_HANG_MS;
+  int64_t before = point_set(at, point, "alwaysOn");
   mover_start(m, through, to);
-  while (point_set(at, point, "alwaysOn") == before) {
-    if (now_ms() > end) fail_msg("%s was not reached", point);
-    wait_ms(20);
-  }
+  point_wait(at, point, before);
 }
 
 // --- settled ---

@@ -33,6 +33,8 @@ void mover_join(struct mover *m);
 
 // Sets a failpoint of a shard's member; returns how often it took effect.
 int64_t point_set(const struct process *p, const char *name, const char *mode);
+// Waits until it took effect once more than `before`.
+void point_wait(const struct process *p, const char *name, int64_t before);
 // Begins the move and returns when it stands at the named point of `at`.
 void mover_start_until(struct mover *m, const struct process *through, int to, const struct process *at,
                        const char *point);

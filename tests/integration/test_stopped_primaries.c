@@ -237,6 +237,65 @@ static void no_config_primary(void **state) {
   moves_delete_all(router);
 }
 
+enum { BALANCED = 2500, BALANCED_BYTES = 2000, BALANCE_MS = 60000 };
+
+static void fill(const char *coll, int n, int pad) {
+  mongoc_collection_t *c = mongoc_client_get_collection(router, "test", coll);
+  char *text = malloc((size_t)pad + 1);
+  memset(text, 'x', (size_t)pad);
+  text[pad] = 0;
+  for (int i = 0; i < n;) {
+    mongoc_bulk_operation_t *bulk = mongoc_collection_create_bulk_operation_with_opts(c, NULL);
+    bson_error_t why;
+    for (int end = i + 250 < n ? i + 250 : n; i < end; i++) {
+      bson_t *doc = BCON_NEW("customerId", BCON_INT32(i), "pad", BCON_UTF8(text));
+      mongoc_bulk_operation_insert(bulk, doc);
+      bson_destroy(doc);
+    }
+    if (!mongoc_bulk_operation_execute(bulk, NULL, &why)) fail_msg("%s", why.message);
+    mongoc_bulk_operation_destroy(bulk);
+  }
+  free(text);
+  mongoc_collection_destroy(c);
+}
+
+static bool compliant(void) {
+  bson_t reply;
+  bson_iter_t it;
+  bool is = command(router, "admin", &reply, "{'balancerCollectionStatus':'test.spread'}") &&
+            bson_iter_init_find(&it, &reply, "balancerCompliant") && bson_iter_bool(&it);
+  bson_destroy(&reply);
+  return is;
+}
+
+// The config server's primary steps down in the middle of a round: the next one's balancer takes over.
+static void balancer_follows_primary(void **state) {
+  struct process *donor = set_primary(&cluster.shards[0]);
+  must(router, "admin", "{'shardCollection':'test.spread','key':{'customerId':1}}");
+  must(router, "config",
+       "{'update':'settings','updates':[{'q':{'_id':'chunksize'},'u':{'$set':{'value':1}},'upsert':true}]}");
+  fill("spread", BALANCED, BALANCED_BYTES);
+  assert_false(compliant());
+  for (int i = 0; i < MEMBERS; i++) {
+    mongoc_client_t *c = client_of(&cluster.config.members[i]);
+    must(c, "admin", "{'setParameter':1,'balancerRoundIntervalMs':100}");
+    must(c, "admin", "{'setParameter':1,'balancerMigrationsThrottlingMs':0}");
+    mongoc_client_destroy(c);
+  }
+  int64_t before = point_set(donor, "moveChunkHangAtStep4", "alwaysOn");
+  must(router, "admin", "{'balancerStart':1}");
+  point_wait(donor, "moveChunkHangAtStep4", before);
+  (void)set_step_down_primary(&cluster.config);
+  (void)point_set(donor, "moveChunkHangAtStep4", "off");
+  for (int64_t end = now_ms() + BALANCE_MS; !compliant(); wait_ms(100)) {
+    if (now_ms() > end) fail_msg("test.spread is not balanced");
+  }
+  must(router, "admin", "{'balancerStop':1}");
+  assert_int_equal(count_documents(router, "test", "spread", "{}"), BALANCED);
+  wait_until_settled();
+  must(router, "test", "{'drop':'spread'}");
+}
+
 // --- secondaries ---
 
 enum { SCANNED = 1500, SCANS = 4 };
@@ -272,21 +331,7 @@ static bool finish_scan(mongoc_cursor_t *cursor, char seen[SCANNED]) {
 
 // Deletions follow a move at once and reach the secondaries while a router that does not know of the move reads there.
 static void secondaries_while_moving(void **state) {
-  for (int i = 0; i < SCANNED; i += 500) {
-    bson_t reply, *insert = BCON_NEW("insert", "moving"), documents;
-    bson_append_array_begin(insert, "documents", -1, &documents);
-    for (int k = i; k < i + 500; k++) {
-      char name[16];
-      (void)snprintf(name, sizeof name, "%d", k - i);
-      bson_t *doc = BCON_NEW("customerId", BCON_INT32(k));
-      bson_append_document(&documents, name, -1, doc);
-      bson_destroy(doc);
-    }
-    bson_append_array_end(insert, &documents);
-    assert_true(mongoc_client_command_simple(router, "test", insert, NULL, &reply, NULL));
-    bson_destroy(&reply);
-    bson_destroy(insert);
-  }
+  fill("moving", SCANNED, 10);
   mongoc_collection_t *coll = mongoc_client_get_collection(stale, "test", "moving");
   int whole = 0;
   for (int i = 0; i < SCANS; i++) {
@@ -314,6 +359,7 @@ int main(void) {
       cmocka_unit_test_teardown(donor_stopped_over_commit, all_go_on),
       cmocka_unit_test_teardown(config_primary_wakes_up, all_go_on),
       cmocka_unit_test_teardown(no_config_primary, all_go_on),
+      cmocka_unit_test_teardown(balancer_follows_primary, all_go_on),
       cmocka_unit_test_teardown(secondaries_while_moving, all_go_on),
   };
   return cmocka_run_group_tests(tests, start, stop);
