@@ -1,7 +1,8 @@
 # shardlet: build, run, test.
 #
 #   make run           install what is needed, build, start a cluster on this machine (PORT=27017 DATA=data SHARDS=2)
-#   make stop          end it
+#                      MEMBERS=3: replica sets of 3 members
+#   make stop          end it;  make revive: start those of its daemons again that were killed
 #   make test          install what is needed, build, run all tests
 #   make chaos         SECONDS=60 SEED=1: clients check a cluster while it is killed, stopped and cut apart
 #   make bench         measure speed and footprint against this machine's own limits
@@ -152,7 +153,7 @@ $(BUILD)/bench/bench: $(BENCH_OBJECTS) $(LINK)
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS_ALL)
 
 # --- what people call ---
-.PHONY: deps test-deps run stop test lint format bench clean
+.PHONY: deps test-deps run stop revive test lint format bench clean
 deps:
 	@deploy/install-packages.sh
 test-deps:
@@ -162,8 +163,8 @@ test-deps:
 run: deps
 	@$(MAKE) --no-print-directory -j$(shell nproc) all
 	@BIN=$(BUILD) deploy/local-cluster.sh start
-stop:
-	@deploy/local-cluster.sh stop
+stop revive:
+	@deploy/local-cluster.sh $@
 
 test: test-deps
 	@tests/run-all.sh

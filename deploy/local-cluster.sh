@@ -3,6 +3,7 @@
 #
 #   deploy/local-cluster.sh start   runs until Ctrl-C or `stop`
 #   deploy/local-cluster.sh stop    ends every process of a running one, and says so
+#   deploy/local-cluster.sh revive  starts those daemons of a running one again that have ended
 #
 # Environment: PORT (of the router, 27017), DATA (./data), BIN (./build), SHARDS (2), MEMBERS (of the config set and of each
 # shard, 1 to 7; 1). The other daemons take the ports after PORT: config servers, then shard after shard.
@@ -17,7 +18,7 @@ members=${MEMBERS:-1}
 host=127.0.0.1
 
 names=() # what runs, in the order in which it was started
-declare -A pids ports commands
+declare -A pids ports
 
 fail() { echo "$*" >&2; exit 1; }
 
@@ -83,13 +84,14 @@ stop_all() {
 start_daemon() { # name program port arguments...
   local name=$1 program=$2 its_port=$3
   shift 3
-  local command=("$bin/$program" --port "$its_port" --bind_ip $host --logpath "$data/$name.log" --logappend
+  local command=("$bin/$program" --port "$its_port" --bind_ip "$host" --logpath "$data/$name.log" --logappend
     --pidfilepath "$data/$name.pid" "$@")
+  printf '%q ' "${command[@]}" >"$data/$name.command"
   "${command[@]}" >"$data/$name.out" 2>&1 </dev/null &
   names+=("$name")
   pids[$name]=$!
+  disown # what is said when it ends is said below
   ports[$name]=$its_port
-  commands[$name]=$(printf '%q ' "${command[@]}")
 }
 
 # Without a process of its own: start-up asks often.
@@ -160,6 +162,7 @@ check_settings() {
 
 describe() {
   local name kind
+  local revive_command=${stop_command/stop/revive}
   printf '\nThe cluster is up:  mongodb://%s:%s/\n\n' $host "$port"
   for name in mongos "${names[@]}"; do
     case $name in
@@ -169,12 +172,11 @@ describe() {
     esac
     printf '  %-8s %-14s %s    %s\n' "$name" "$kind" "$host:${ports[$name]}" "$data/$name.log"
   done | awk '!seen[$0]++'
-  cat <<TEXT
-
-  mongosh mongodb://$host:$port/      connect
-  Ctrl-C here, or '$stop_command'         end everything; the data stays in $data/
-
-TEXT
+  echo
+  printf '  %-32s %s\n' "mongosh mongodb://$host:$port/" "connect" \
+    "Ctrl-C here, or '$stop_command'" "end everything; the data stays in $data/" \
+    "$revive_command" "start again what was killed"
+  echo
 }
 
 start() {
@@ -200,10 +202,10 @@ start() {
   # A daemon that ends by itself is reported; the others go on, so that failures can be watched.
   while true; do
     for name in "${names[@]}"; do
+      [[ -n "${pids[$name]}" ]] || pids[$name]=$(pid_of "$name") # somebody started it again
       [[ -n "${pids[$name]}" ]] || continue
       if ! kill -0 "${pids[$name]}" 2>/dev/null; then
-        echo "$name (pid ${pids[$name]}) has ended; see $data/$name.log. Start it again with:"
-        echo "  ${commands[$name]}"
+        echo "$name (pid ${pids[$name]}) has ended; see $data/$name.log. '${stop_command/stop/revive}' starts it again."
         pids[$name]=""
       fi
     done
@@ -235,8 +237,22 @@ stop() {
   echo "The cluster on $data has ended."
 }
 
+revive() {
+  is_running || fail "no cluster runs on $data: start one with 'make run'"
+  local file name all=yes
+  for file in "$data"/*.command; do
+    name=$(basename "$file" .command)
+    [[ -z "$(pid_of "$name")" ]] || continue
+    all=no
+    bash -c "exec $(cat "$file") --fork" >"$data/$name.out" 2>&1 || { cat "$data/$name.out" >&2; fail "$name did not start; see $data/$name.log"; }
+    echo "$name runs again (pid $(pid_of "$name"))"
+  done
+  if [[ $all == yes ]]; then echo "Everything runs."; fi
+}
+
 case ${1:-} in
   start) start ;;
   stop) stop ;;
-  *) sed -n '2,8p' "$0"; exit 2 ;;
+  revive) revive ;;
+  *) sed -n '2,9p' "$0"; exit 2 ;;
 esac

@@ -19,10 +19,13 @@ make --no-print-directory -s -j"$jobs" SAN=1 BUILD=build-san integration
 step "chaos"
 make --no-print-directory -s SAN=1 BUILD=build-san chaos SECONDS=60 SEED=1
 
+node=$(tests/node.sh)
+step "the README's walk-through"
+"$node" tests/walkthrough/run.mjs
+
 acceptance=${ACCEPTANCE:-../shared/acceptance}
 if [[ -d $acceptance ]]; then
-  node=$(tests/node.sh)
-  for scenario in sharding-transcript versions secondary-metadata failover; do
+  for scenario in sharding-transcript versions bulk-round-trips secondary-metadata failover; do
     step "acceptance: $scenario"
     "$node" "$acceptance/$scenario.mjs" --bin=build --modules=tests
   done
@@ -36,4 +39,7 @@ if [[ -d $conformance ]]; then
 else
   step "the drivers' conformance data is not beside this checkout ($conformance): not run"
 fi
+
+step "fuzz targets, for moments"
+make --no-print-directory -s fuzz SECONDS=3
 step "all tests passed"
