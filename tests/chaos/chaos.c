@@ -104,13 +104,26 @@ static int run_round(const struct settings *s, uint64_t seed, int seconds) {
   return interrupted ? 130 : violations ? 1 : 0;
 }
 
+static uint32_t kinds_named(const char *text) {
+  uint32_t kinds = 0;
+  for (int k = 0; k < FAULT_KINDS; k++)
+    if (strstr(fault_name((enum fault_kind)k), text)) kinds |= 1U << k;
+  return kinds;
+}
+
 static bool read_settings(int argc, char **argv, struct settings *s) {
-  static const struct option options[] = {
-      {"seconds", required_argument, NULL, 's'}, {"round", required_argument, NULL, 'r'},
-      {"seed", required_argument, NULL, 'n'},    {"shards", required_argument, NULL, 'S'},
-      {"members", required_argument, NULL, 'm'}, {"config-members", required_argument, NULL, 'c'},
-      {"folder", required_argument, NULL, 'f'},  {"without", required_argument, NULL, 'w'},
-      {"keep", no_argument, NULL, 'k'},          {0}};
+  static const struct option options[] = {{"seconds", required_argument, NULL, 's'},
+                                          {"round", required_argument, NULL, 'r'},
+                                          {"seed", required_argument, NULL, 'n'},
+                                          {"shards", required_argument, NULL, 'S'},
+                                          {"members", required_argument, NULL, 'm'},
+                                          {"config-members", required_argument, NULL, 'c'},
+                                          {"folder", required_argument, NULL, 'f'},
+                                          {"without", required_argument, NULL, 'w'},
+                                          {"only", required_argument, NULL, 'o'},
+                                          {"keep", no_argument, NULL, 'k'},
+                                          {0}};
+  uint32_t only = 0;
   int o;
   while ((o = getopt_long(argc, argv, "", options, NULL)) >= 0) {
     int number = optarg ? atoi(optarg) : 0;
@@ -122,12 +135,11 @@ static bool read_settings(int argc, char **argv, struct settings *s) {
     if (o == 'c') s->plan.config_members = number;
     if (o == 'f') s->folder = optarg;
     if (o == 'k') s->keep = true;
-    if (o == 'w') {
-      for (int k = 0; k < FAULT_KINDS; k++)
-        if (strstr(fault_name((enum fault_kind)k), optarg)) s->without |= 1U << k;
-    }
+    if (o == 'w') s->without |= kinds_named(optarg);
+    if (o == 'o') only |= kinds_named(optarg);
     if (o == '?') return false;
   }
+  if (only) s->without |= ~only;
   return s->seconds > 0 && s->round >= LEAST_ROUND && s->plan.shards >= 1 && s->plan.shards < MAX_SETS &&
          s->plan.members >= 1 && s->plan.members <= MAX_MEMBERS && s->plan.config_members >= 1 &&
          s->plan.config_members <= MAX_MEMBERS &&
@@ -155,7 +167,7 @@ int main(int argc, char **argv) {
                        .folder = "build/chaos-runs"};
   if (!read_settings(argc, argv, &s)) {
     (void)fprintf(stderr, "chaos [--seconds N] [--round N] [--seed N] [--shards N] [--members N] [--config-members N] "
-                          "[--folder DIR] [--without KIND OF FAULT]... [--keep]\n");
+                          "[--folder DIR] [--without KIND OF FAULT]... [--only KIND OF FAULT]... [--keep]\n");
     return 2;
   }
   struct sigaction act = {.sa_handler = on_signal};

@@ -45,6 +45,7 @@ struct fault_plan {
   int sets, members, config_members, routers;
   int64_t run_ms;
   bool small_disks; // the last set's members have disks that can be filled
+  uint32_t without; // kinds that are left out, as bits
 };
 
 enum { LANE_PROCESSES, LANE_NETWORK, LANES };

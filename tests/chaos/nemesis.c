@@ -138,14 +138,12 @@ void nemesis_begin(struct nemesis *n, struct fleet *f, uint64_t seed, int64_t ru
                             .members = f->plan.members,
                             .config_members = f->plan.config_members,
                             .routers = FLEET_ROUTERS,
-                            .run_ms = run_ms};
+                            .run_ms = run_ms,
+                            .without = without};
   *n = (struct nemesis){.fleet = f, .begun_ms = now_ms()};
   for (int i = 0; i < f->n; i++) plan.small_disks = plan.small_disks || f->daemons[i].small_disk;
   for (int lane = 0; lane < LANES; lane++) {
-    struct lane *l = &n->lanes[lane];
-    size_t all = faults_plan(seed, lane, &plan, &l->faults);
-    for (size_t i = 0; i < all; i++)
-      if (!(without & 1U << l->faults[i].kind)) l->faults[l->n++] = l->faults[i];
+    n->lanes[lane].n = faults_plan(seed, lane, &plan, &n->lanes[lane].faults);
   }
 }
 
