@@ -5,7 +5,7 @@ set -euo pipefail
 
 build=(gcc make pkg-config libbson-dev libuv1-dev libsqlite3-dev libraft-dev libpcre2-dev libssl-dev zlib1g-dev
   libsnappy-dev libzstd-dev libyaml-dev libgmp-dev uthash-dev)
-tests=(libcmocka-dev libmongoc-dev clang clang-format clang-tidy libclang-rt-14-dev sqlite3 nodejs)
+tests=(libcmocka-dev libmongoc-dev clang clang-format clang-tidy libclang-rt-dev sqlite3 nodejs)
 
 wanted=("${build[@]}")
 [[ "${1:-}" == --tests ]] && wanted+=("${tests[@]}")
