@@ -12,6 +12,7 @@
 // The others are their bytes, big-endian, signed ones with the sign bit flipped.
 #include "common/bson/key.h"
 
+#include <endian.h>
 #include <string.h>
 
 #include "common/bson/compare.h"
@@ -33,21 +34,24 @@ static void append_number(struct buf *to, const bson_value_t *v) {
   number_of(v, &n);
   buf_add_byte(to, (uint8_t)(TYPE_NUMBER + n.cls));
   if (n.cls == NUMBER_NAN || n.cls == NUMBER_ZERO) return;
-  size_t start = to->len;
+  uint8_t content[sizeof(uint64_t) + 1 + 2 + NUMBER_MAX_DIGITS + 1];
   uint64_t bits;
   memcpy(&bits, &n.magnitude, sizeof bits);
-  buf_add_u64be(to, bits);
-  buf_add_byte(to, n.exact ? 1 : 2);
+  bits = htobe64(bits);
+  memcpy(content, &bits, sizeof bits);
+  size_t len = sizeof bits;
+  content[len++] = n.exact ? 1 : 2;
   if (!n.exact) {
     uint16_t exponent = (uint16_t)(n.exponent + 0x8000);
-    buf_add_byte(to, (uint8_t)(exponent >> 8));
-    buf_add_byte(to, (uint8_t)exponent);
-    for (size_t i = 0; i < n.n_digits; i++) buf_add_byte(to, (uint8_t)(n.digits[i] + 1));
-    buf_add_byte(to, 0);
+    content[len++] = (uint8_t)(exponent >> 8);
+    content[len++] = (uint8_t)exponent;
+    for (size_t i = 0; i < n.n_digits; i++) content[len++] = (uint8_t)(n.digits[i] + 1);
+    content[len++] = 0;
   }
   if (n.cls == NUMBER_NEGATIVE) {
-    for (size_t i = start; i < to->len; i++) to->data[i] = (uint8_t)~to->data[i];
+    for (size_t i = 0; i < len; i++) content[i] = (uint8_t)~content[i];
   }
+  buf_add(to, content, len);
 }
 
 static void append_text(struct buf *to, const char *s, size_t n) {
