@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/buf.h"
+#include "common/net/loop_internal.h"
 
 bool address_split(struct arena *a, const char *host, const char **name, int *port, struct error *err) {
   const char *colon = strrchr(host, ':'), *end = host + strlen(host);
@@ -34,26 +35,59 @@ bool address_split(struct arena *a, const char *host, const char **name, int *po
   return true;
 }
 
-// A look-up outlives the operation that gave up on it.
+// A look-up of a name, for all who want it at the same time: a resolver that does not answer holds a thread of the pool
+// for each question, and names are asked for again and again while a host is away. It outlives those who gave up on it.
 struct lookup {
   uv_getaddrinfo_t request;
-  struct event *waiting; // NULL: nobody waits any more
+  struct loop *loop;
+  char *name;
+  struct event done_event;
   struct addrinfo *found;
   int status;
   bool done;
+  size_t refs; // those who wait, and the resolver
+  struct lookup *next;
 };
 
+static void lookup_unref(struct lookup *l) {
+  if (--l->refs) return;
+  uv_freeaddrinfo(l->found);
+  bson_free(l->name);
+  free(l);
+}
+
 static void on_found(uv_getaddrinfo_t *request, int status, struct addrinfo *found) {
-  struct lookup *l = request->data;
+  struct lookup *l = request->data, **at = &l->loop->lookups;
+  while (*at != l) at = &(*at)->next;
+  *at = l->next; // the next one asks anew
   l->done = true;
   l->status = status;
   l->found = found;
-  if (l->waiting) {
-    event_signal(l->waiting);
-    return;
+  event_signal(&l->done_event);
+  lookup_unref(l);
+}
+
+// The one under way, or a new one; NULL with *rc when it cannot begin. To be given back.
+static struct lookup *lookup_join(struct loop *loop, const char *name, int *rc) {
+  struct lookup *l = loop->lookups;
+  while (l && strcmp(l->name, name) != 0) l = l->next;
+  if (l) {
+    l->refs++;
+    return l;
   }
-  uv_freeaddrinfo(found);
-  free(l);
+  struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+  size_t cap = 0;
+  l = array_grow(NULL, &cap, 1, sizeof *l);
+  *l = (struct lookup){.loop = loop, .name = bson_strdup(name), .refs = 2, .next = loop->lookups};
+  l->request.data = l;
+  *rc = uv_getaddrinfo(loop_uv(loop), &l->request, on_found, name, NULL, &hints);
+  if (*rc) {
+    bson_free(l->name);
+    free(l);
+    return NULL;
+  }
+  loop->lookups = l;
+  return l;
 }
 
 static void take_addresses(const struct addrinfo *found, int port, struct addresses *out) {
@@ -71,27 +105,20 @@ static void take_addresses(const struct addrinfo *found, int port, struct addres
 
 static bool look_up(struct operation *op, const char *host, const char *name, int port, int64_t until_ms,
                     struct addresses *out, struct error *err) {
-  struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-  struct event found = {0};
-  size_t cap = 0;
-  struct lookup *l = array_grow(NULL, &cap, 1, sizeof *l);
-  l->request.data = l;
-  l->waiting = &found;
-  int rc = uv_getaddrinfo(loop_uv(op->loop), &l->request, on_found, name, NULL, &hints);
-  if (rc) {
-    free(l);
-    return error_set(err, ERR_HostNotFound, "Could not find address for %s: %s", host, uv_strerror(rc));
-  }
+  int rc = 0;
+  struct lookup *l = lookup_join(op->loop, name, &rc);
+  if (!l) return error_set(err, ERR_HostNotFound, "Could not find address for %s: %s", host, uv_strerror(rc));
   bool timed_out = false, ok = true;
-  while (!l->done && ok) ok = event_wait_for(op, &found, until_ms - loop_now_ms(op->loop), &timed_out, err);
-  if (!l->done) {
-    l->waiting = NULL;
+  while (!l->done && ok) {
+    ok = event_wait_for(op, &l->done_event, until_ms - loop_now_ms(op->loop), &timed_out, err);
+  }
+  bool done = l->done;
+  int status = l->status;
+  if (done && status == 0) take_addresses(l->found, port, out);
+  lookup_unref(l);
+  if (!done) {
     return timed_out ? error_set(err, ERR_NetworkTimeout, "Could not find address for %s in time", host) : false;
   }
-  if (l->status == 0) take_addresses(l->found, port, out);
-  int status = l->status;
-  uv_freeaddrinfo(l->found);
-  free(l);
   if (out->n) return true;
   return error_set(err, ERR_HostNotFound, "Could not find address for %s: %s", host,
                    status ? uv_strerror(status) : "it has none");

@@ -5,6 +5,7 @@
 #include "common/net/fiber.h"
 #include "common/net/loop.h"
 
+struct lookup;
 struct operation;
 struct wait;
 
@@ -58,6 +59,7 @@ struct loop {
   int64_t wait_timer_at; // when it will ring; INT64_MAX = not set
 
   struct operation *operations; // a ring; NULL when there is none
+  struct lookup *lookups;       // of host names, under way: address.c
   uint64_t last_operation_id;
 
   struct task_list at_free;
