@@ -115,7 +115,7 @@ static const struct command test_commands[] = {
     {"hello", "isMaster", CMD_OP_QUERY, run_hello, "who is there"},
     {"echo", NULL, 0, run_echo, "gives back"},
     {"sleep", NULL, CMD_ADMIN_ONLY, run_sleep, "takes its time"},
-    {"count", NULL, CMD_READ, run_count, "sums up"},
+    {"sumUp", NULL, CMD_READ, run_count, "sums up"},
     {"note", NULL, CMD_WRITE, run_note, "notes"},
     {"big", NULL, 0, run_big, "answers at length"},
     {"fail", NULL, 0, run_fail, "fails"},
@@ -213,10 +213,10 @@ static void envelope(struct operation *op, void *arg) {
   expect_error(&f, op, BCON_NEW("ping", BCON_INT32(1), "$readPreference", "{", "mode", "none", "}"), ERR_FailedToParse);
   expect_error(&f, op, BCON_NEW("echo", BCON_INT32(1)), 40414);
   expect_error(&f, op, BCON_NEW("echo", BCON_INT32(1), "value", "text"), ERR_TypeMismatch);
-  expect_error(&f, op, BCON_NEW("count", "a..b\0"), 40414);
-  expect_error(&f, op, BCON_NEW("count", ""), ERR_InvalidNamespace);
-  expect_error(&f, op, BCON_NEW("count", "a$b"), ERR_InvalidNamespace);
-  expect_error(&f, op, BCON_NEW("count", BCON_INT32(3)), ERR_InvalidNamespace);
+  expect_error(&f, op, BCON_NEW("sumUp", "a..b\0"), 40414);
+  expect_error(&f, op, BCON_NEW("sumUp", ""), ERR_InvalidNamespace);
+  expect_error(&f, op, BCON_NEW("sumUp", "a$b"), ERR_InvalidNamespace);
+  expect_error(&f, op, BCON_NEW("sumUp", BCON_INT32(3)), ERR_InvalidNamespace);
   EXPECT(call(&f, op, BCON_NEW("ping", BCON_INT32(1), "apiVersion", "1", "comment", "any"), &reply, &err));
   expect_error(&f, op, BCON_NEW("sleep", BCON_INT32(1), "ms", BCON_INT32(10000), "maxTimeMS", BCON_INT32(20)),
                ERR_MaxTimeMSExpired);
@@ -237,10 +237,10 @@ static void two_forms(struct operation *op, void *arg) {
   const bson_t *reply;
   setup(&f, op);
   EXPECT(call(&f, op,
-              BCON_NEW("count", "c", "documents", "[", "{", "n", BCON_INT32(1), "}", "{", "n", BCON_INT32(2), "}", "]"),
+              BCON_NEW("sumUp", "c", "documents", "[", "{", "n", BCON_INT32(1), "}", "{", "n", BCON_INT32(2), "}", "]"),
               &reply, &err));
   EXPECT(doc_i64(reply, "count", 0) == 2 && doc_i64(reply, "sum", 0) == 3);
-  expect_error(&f, op, BCON_NEW("count", "c", "documents", "[", BCON_INT32(1), "]"), ERR_TypeMismatch);
+  expect_error(&f, op, BCON_NEW("sumUp", "c", "documents", "[", BCON_INT32(1), "]"), ERR_TypeMismatch);
 
   struct buf docs = {0};
   for (int i = 0; i < 50000; i++) {
@@ -249,7 +249,7 @@ static void two_forms(struct operation *op, void *arg) {
     bson_destroy(d);
   }
   struct sequence s = {.name = "documents", .data = docs.data, .len = docs.len, .count = 50000};
-  bson_t *body = BCON_NEW("count", "c");
+  bson_t *body = BCON_NEW("sumUp", "c");
   struct remote_command cmd = {.db = "test", .body = body, .sequences = &s, .n_sequences = 1};
   EXPECT(remote_call(op, f.remotes, f.host, &cmd, &reply, &err));
   EXPECT(reply && doc_i64(reply, "sum", 0) == 100000 && !strcmp(doc_str(reply, "ns", ""), "test.c"));
