@@ -86,12 +86,12 @@ const bson_t *doc_with(struct arena *a, const bson_t *doc, const bson_t *set, co
   while (bson_iter_next(&it)) {
     const char *name = bson_iter_key(&it);
     if (is_in(unset, name)) continue;
-    bson_append_iter(out, name, -1, set && bson_iter_init_find(&with, set, name) ? &with : &it);
+    doc_append_iter(out, name, set && bson_iter_init_find(&with, set, name) ? &with : &it);
   }
   if (!set) return out;
   bson_iter_init(&with, set);
   while (bson_iter_next(&with)) {
-    if (!doc_has(doc, bson_iter_key(&with))) bson_append_iter(out, bson_iter_key(&with), -1, &with);
+    if (!doc_has(doc, bson_iter_key(&with))) doc_append_iter(out, bson_iter_key(&with), &with);
   }
   return out;
 }

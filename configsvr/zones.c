@@ -50,7 +50,7 @@ static const bson_t *with_tags(struct commit *c, const bson_t *doc, const struct
   if (s->tags && bson_iter_init(&it, s->tags)) {
     while (bson_iter_next(&it)) {
       if (!x->add && BSON_ITER_HOLDS_UTF8(&it) && strcmp(bson_iter_utf8(&it, NULL), x->zone) == 0) continue;
-      bson_append_iter(&array, arena_printf(c->arena, "%u", n++), -1, &it);
+      doc_append_iter(&array, arena_printf(c->arena, "%u", n++), &it);
     }
   }
   if (x->add) bson_append_utf8(&array, arena_printf(c->arena, "%u", n), -1, x->zone, -1);

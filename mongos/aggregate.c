@@ -30,8 +30,8 @@ static const bson_t *without_first(struct arena *a, const bson_t *stages) {
   for (bool more = bson_iter_init(&it, stages) && bson_iter_next(&it); more && bson_iter_next(&it); n++) {
     char text[16];
     const char *key;
-    size_t len = bson_uint32_to_string(n, &key, text, sizeof text);
-    bson_append_iter(rest, key, (int)len, &it);
+    (void)bson_uint32_to_string(n, &key, text, sizeof text);
+    doc_append_iter(rest, key, &it);
   }
   return rest;
 }
@@ -39,7 +39,7 @@ static const bson_t *without_first(struct arena *a, const bson_t *stages) {
 static const bson_t *first_only(struct arena *a, const bson_t *stages) {
   bson_t *first = arena_bson(a);
   bson_iter_t it;
-  if (bson_iter_init(&it, stages) && bson_iter_next(&it)) bson_append_iter(first, "0", 1, &it);
+  if (bson_iter_init(&it, stages) && bson_iter_next(&it)) doc_append_iter(first, "0", &it);
   return first;
 }
 
@@ -96,7 +96,7 @@ static const bson_t *name_shard(void *ctx, struct arena *scratch, const char *sh
   bool done = false;
   for (bool more = bson_iter_init(&it, doc); more && bson_iter_next(&it);) {
     bool after_ns = strcmp(bson_iter_key(&it), "ns") == 0;
-    bson_append_iter(named, NULL, 0, &it);
+    doc_append_iter(named, NULL, &it);
     if (after_ns) bson_append_utf8(named, "shard", -1, shard, -1);
     done = done || after_ns;
   }

@@ -45,7 +45,7 @@ static bool read_namespaces(struct bulk *b, struct error *err) {
 // Copies fields under the names that update and delete use.
 static void copy_field(const bson_t *from, const char *field, bson_t *to, const char *as) {
   bson_iter_t it;
-  if (doc_get(from, field, &it)) bson_append_iter(to, as, -1, &it);
+  if (doc_get(from, field, &it)) doc_append_iter(to, as, &it);
 }
 
 // A field that is not known is refused: to ignore a "sort" would change another document than the client meant.

@@ -26,7 +26,7 @@ static void begin_element(bson_t *array, size_t i, bson_t *element) {
 
 static void copy_field(const bson_t *from, const char *field, bson_t *to) {
   bson_iter_t it;
-  if (doc_get(from, field, &it)) bson_append_iter(to, NULL, 0, &it);
+  if (doc_get(from, field, &it)) doc_append_iter(to, NULL, &it);
 }
 
 static void append_planner(struct request *r, const char *stage, const struct shard_call *calls, size_t n,

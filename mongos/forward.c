@@ -28,7 +28,7 @@ void forward_fields(bson_t *to, const bson_t *body, const char *const *drop) {
   while (bson_iter_next(&it)) {
     const char *name = bson_iter_key(&it);
     if (belongs_to_hop(name) || in_list(drop, name)) continue;
-    bson_append_iter(to, NULL, 0, &it);
+    doc_append_iter(to, NULL, &it);
   }
 }
 
@@ -47,7 +47,7 @@ bson_t *forward_renamed(const struct request *r, const char *name, const bson_va
   while (bson_iter_next(&it)) {
     const char *field = bson_iter_key(&it);
     if (belongs_to_hop(field) || in_list(drop, field)) continue;
-    bson_append_iter(body, NULL, 0, &it);
+    doc_append_iter(body, NULL, &it);
   }
   return body;
 }
@@ -61,7 +61,7 @@ void forward_reply(bson_t *to, const bson_t *reply) {
         strcmp(name, "electionId") == 0 || strcmp(name, "opTime") == 0) {
       continue;
     }
-    bson_append_iter(to, NULL, 0, &it);
+    doc_append_iter(to, NULL, &it);
   }
 }
 

@@ -75,7 +75,7 @@ static void reply_coll_stats(struct stats_job *j, const struct placement *p, con
   if (!placement_sharded(p) && n > 0) bson_append_utf8(reply, "primary", -1, name_of(&calls[0]), -1);
   bson_iter_t it;
   for (bool more = n > 0 && bson_iter_init(&it, calls[0].reply); more && bson_iter_next(&it);) {
-    if (!is_merged(bson_iter_key(&it))) bson_append_iter(reply, NULL, 0, &it);
+    if (!is_merged(bson_iter_key(&it))) doc_append_iter(reply, NULL, &it);
   }
   bson_append_utf8(reply, "ns", -1, p->ns, -1);
   for (int f = 0; f < N_SUMMED; f++) doc_append_num(reply, summed[f], f == SUM_COUNT ? sums[f] : sums[f] / j->scale);

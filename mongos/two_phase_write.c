@@ -23,7 +23,7 @@ static const bson_t *statement_with(const struct two_phase *t, const bson_t *fil
     const char *name = bson_iter_key(&it);
     if (strcmp(name, "q") == 0 || strcmp(name, "upsert") == 0) continue;
     if (update != NULL && (strcmp(name, "u") == 0 || strcmp(name, "arrayFilters") == 0)) continue;
-    bson_append_iter(to, NULL, 0, &it);
+    doc_append_iter(to, NULL, &it);
   }
   if (update != NULL) bson_append_document(to, "u", -1, update);
   if (upsert) bson_append_bool(to, "upsert", -1, true);

@@ -14,7 +14,7 @@ void write_error_parse(struct arena *a, const bson_t *entry, int64_t *index, str
   for (bool more = bson_iter_init(&it, entry); more && bson_iter_next(&it);) {
     const char *name = bson_iter_key(&it);
     if (strcmp(name, "index") == 0 || strcmp(name, "code") == 0 || strcmp(name, "errmsg") == 0) continue;
-    bson_append_iter(&extra, NULL, 0, &it);
+    doc_append_iter(&extra, NULL, &it);
   }
   if (!bson_empty(&extra)) error_extra(err, a, &extra);
   bson_destroy(&extra);

@@ -14,7 +14,7 @@ static void append_extra(bson_t *to, const bson_t *extra) {
   bson_iter_t it;
   if (!extra || !bson_iter_init(&it, extra)) return;
   while (bson_iter_next(&it)) {
-    if (!doc_has(to, bson_iter_key(&it))) bson_append_iter(to, bson_iter_key(&it), -1, &it);
+    if (!doc_has(to, bson_iter_key(&it))) doc_append_iter(to, bson_iter_key(&it), &it);
   }
 }
 
@@ -45,7 +45,7 @@ static const bson_t *extra_fields(const bson_t *reply, struct arena *a) {
   while (bson_iter_next(&it)) {
     if (is_gossip(bson_iter_key(&it))) continue;
     if (!extra) extra = arena_bson(a);
-    bson_append_iter(extra, bson_iter_key(&it), -1, &it);
+    doc_append_iter(extra, bson_iter_key(&it), &it);
   }
   return extra;
 }

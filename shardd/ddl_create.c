@@ -90,7 +90,7 @@ static bool tell_config(struct operation *op, struct shard *sh, const char *ns, 
   doc_append_uuid(cmd, "uuid", uuid);
   if (doc_doc(doc, "shardKey", &view)) BSON_APPEND_DOCUMENT(cmd, "key", &view);
   BSON_APPEND_BOOL(cmd, "unique", doc_bool(doc, "unique", false));
-  if (doc_doc(doc, "chunks", &view)) BSON_APPEND_ARRAY(cmd, "chunks", &view);
+  if (doc_doc(doc, "chunks", &view)) doc_append_array(cmd, "chunks", &view);
   if (doc_doc(doc, "dbVersion", &view)) BSON_APPEND_DOCUMENT(cmd, "dbVersion", &view);
   append_majority(cmd);
   if (!config_call(op, sh, cmd, &reply, err)) return false;
@@ -280,7 +280,7 @@ static bool create_untracked(struct request *r, bson_t *reply, struct error *err
   bson_iter_t it;
   bson_iter_init(&it, r->body);
   while (bson_iter_next(&it))
-    if (!own_field(bson_iter_key(&it))) bson_append_iter(cmd, NULL, 0, &it);
+    if (!own_field(bson_iter_key(&it))) doc_append_iter(cmd, NULL, &it);
   return dispatch_local(sh->node.dispatcher, r->op, r->db, cmd, answer, err);
 }
 

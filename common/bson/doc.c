@@ -260,8 +260,31 @@ void doc_append_ts(bson_t *doc, const char *name, uint64_t ts) {
   BSON_APPEND_TIMESTAMP(doc, name, (uint32_t)(ts >> 32), (uint32_t)ts);
 }
 
+void doc_append_array(bson_t *doc, const char *name, const bson_t *array) {
+  bson_t copy;
+  BSON_APPEND_ARRAY_BEGIN(doc, name, &copy);
+  (void)bson_concat(&copy, array);
+  (void)bson_append_array_end(doc, &copy);
+}
+
 void doc_append_value(bson_t *doc, const char *name, const bson_value_t *v) {
-  if (v->value_type != BSON_TYPE_EOD) bson_append_value(doc, name, -1, v);
+  bson_t array;
+  if (v->value_type != BSON_TYPE_ARRAY) {
+    if (v->value_type != BSON_TYPE_EOD) bson_append_value(doc, name, -1, v);
+    return;
+  }
+  if (bson_init_static(&array, v->value.v_doc.data, v->value.v_doc.data_len)) doc_append_array(doc, name, &array);
+}
+
+void doc_append_iter(bson_t *doc, const char *name, const bson_iter_t *it) {
+  if (!name) name = bson_iter_key(it);
+  if (!BSON_ITER_HOLDS_ARRAY(it)) {
+    bson_append_iter(doc, name, -1, it);
+    return;
+  }
+  bson_t array;
+  iter_doc(&array, it);
+  doc_append_array(doc, name, &array);
 }
 
 bool doc_equal_bytes(const bson_t *a, const bson_t *b) {

@@ -67,7 +67,11 @@ bson_value_t value_copy(struct arena *a, const bson_value_t *v);
 void doc_append_num(bson_t *doc, const char *name, int64_t n); // int32 when it fits
 void doc_append_uuid(bson_t *doc, const char *name, const uint8_t uuid[16]);
 void doc_append_ts(bson_t *doc, const char *name, uint64_t ts);
+// Of values that somebody else made: the keys of an array are kept as they are (libbson's own functions complain on
+// stderr when they are not "0", "1" and so on).
 void doc_append_value(bson_t *doc, const char *name, const bson_value_t *v);
+void doc_append_array(bson_t *doc, const char *name, const bson_t *array);
+void doc_append_iter(bson_t *doc, const char *name, const bson_iter_t *it); // name NULL: the element's own
 
 // Byte-for-byte equality of two documents.
 bool doc_equal_bytes(const bson_t *a, const bson_t *b);

@@ -122,7 +122,7 @@ bool path_extract_key(struct arena *a, const bson_t *doc, const bson_t *pattern,
       if (!missing_null) return error_set(err, ERR_ShardKeyNotFound, "the key field '%s' is missing", path);
       v = value_null();
     }
-    bson_append_value(key, path, -1, &v);
+    doc_append_value(key, path, &v);
   }
   *out = key;
   return true;

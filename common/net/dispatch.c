@@ -163,7 +163,7 @@ static void next_request(const bson_t *body, const bson_t *reply, bson_t *out) {
   bson_iter_t version;
   bson_init(out);
   bson_copy_to_excluding_noinit(body, out, "topologyVersion", NULL);
-  if (doc_get(reply, "topologyVersion", &version)) bson_append_iter(out, NULL, 0, &version);
+  if (doc_get(reply, "topologyVersion", &version)) doc_append_iter(out, NULL, &version);
 }
 
 // Answers the request again and again, each time when there is something new or its time has passed, until the client

@@ -72,7 +72,7 @@ static bool take_write_concern(struct request *r, const bson_iter_t *it, struct 
 
 static bool take_comment(struct request *r, const bson_iter_t *it) {
   bson_t *comment = arena_bson(r->op->arena);
-  bson_append_iter(comment, "comment", -1, it);
+  doc_append_iter(comment, "comment", it);
   r->comment = comment;
   return true;
 }

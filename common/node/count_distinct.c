@@ -20,7 +20,7 @@ static bool parse_count(struct arena *a, const bson_t *body, struct query *q, st
     if (!strcmp(bson_iter_key(&it), "limit") && iter_is_number(&it) && iter_i64(&it) < 0) {
       BSON_APPEND_INT64(plain, "limit", iter_i64(&it) == INT64_MIN ? INT64_MAX : -iter_i64(&it));
     } else {
-      bson_append_iter(plain, NULL, 0, &it);
+      doc_append_iter(plain, NULL, &it);
     }
   }
   return query_parse(a, plain, "query", q, err);

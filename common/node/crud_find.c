@@ -86,7 +86,7 @@ static const bson_t *take_sort_key(struct arena *a, const bson_t *spec, const ch
         !strcmp(bson_iter_utf8(&meta, NULL), "sortKey")) {
       *field = arena_strdup(a, bson_iter_key(&it));
     } else {
-      bson_append_iter(rest, NULL, 0, &it);
+      doc_append_iter(rest, NULL, &it);
     }
   }
   return rest;

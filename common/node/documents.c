@@ -61,7 +61,7 @@ static void append_repaired(struct node *n, bson_t *to, bson_iter_t *it) {
   if (is_zero_timestamp(it) && !id) {
     doc_append_ts(to, bson_iter_key(it), cluster_clock_tick(&n->clock));
   } else {
-    bson_append_iter(to, NULL, 0, it);
+    doc_append_iter(to, NULL, it);
   }
 }
 
@@ -82,7 +82,7 @@ bool document_for_insert(struct node *n, struct arena *a, const bson_t *doc, con
     BSON_APPEND_OID(fixed, "_id", &oid);
   } else {
     bson_iter_init_find(&it, doc, "_id");
-    bson_append_iter(fixed, NULL, 0, &it);
+    doc_append_iter(fixed, NULL, &it);
   }
   bson_iter_init(&it, doc);
   while (bson_iter_next(&it)) {

@@ -97,7 +97,7 @@ static void keep_residual(struct arena *a, const struct plan *p, const bson_t *p
     bson_t one;
     bson_uint32_to_string((*n)++, &key, text, sizeof text);
     BSON_APPEND_DOCUMENT_BEGIN(kept, key, &one);
-    bson_append_iter(&one, NULL, 0, &it);
+    doc_append_iter(&one, NULL, &it);
     bson_append_document_end(kept, &one);
   }
 }

@@ -110,7 +110,7 @@ static bool take_option(struct arena *a, const bson_iter_t *it, bson_t *out, str
   }
   if (!strcmp(name, "collation")) {
     bson_t *holder = arena_bson(a);
-    bson_append_iter(holder, NULL, 0, it);
+    doc_append_iter(holder, NULL, it);
     return collation_is_simple(holder, err);
   }
   if (listed(refused, name)) {

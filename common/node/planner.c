@@ -106,7 +106,7 @@ bool plan_filter_implies(struct arena *a, const struct match *m, const bson_t *p
   while (bson_iter_next(&it)) {
     if (bson_iter_key(&it)[0] == '$') return false;
     bson_t *condition = arena_bson(a);
-    bson_append_iter(condition, NULL, 0, &it);
+    doc_append_iter(condition, NULL, &it);
     if (!implies_condition(a, m, bson_iter_key(&it), condition)) return false;
   }
   return true;

@@ -125,8 +125,8 @@ void rw_defaults_append(const bson_t *doc, bson_t *reply) {
     BSON_APPEND_INT32(&part, "wtimeout", 0);
     bson_append_document_end(reply, &part);
   }
-  if (doc_get(doc, "updateOpTime", &it)) bson_append_iter(reply, NULL, 0, &it);
-  if (doc_get(doc, "updateWallClockTime", &it)) bson_append_iter(reply, NULL, 0, &it);
+  if (doc_get(doc, "updateOpTime", &it)) doc_append_iter(reply, NULL, &it);
+  if (doc_get(doc, "updateWallClockTime", &it)) doc_append_iter(reply, NULL, &it);
   BSON_APPEND_UTF8(reply, "defaultWriteConcernSource", write ? "global" : "implicit");
   BSON_APPEND_UTF8(reply, "defaultReadConcernSource", read ? "global" : "implicit");
   BSON_APPEND_DATE_TIME(reply, "localUpdateWallClockTime", clock_wall_ms());

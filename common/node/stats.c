@@ -149,10 +149,10 @@ static bool range_filter(struct arena *a, const bson_t *body, const bson_t **fil
   bson_iter_init(&it, min);
   bson_iter_next(&it);
   BSON_APPEND_DOCUMENT_BEGIN(out, bson_iter_key(&it), &bounds);
-  bson_append_iter(&bounds, "$gte", -1, &it);
+  doc_append_iter(&bounds, "$gte", &it);
   bson_iter_init(&it, max);
   bson_iter_next(&it);
-  bson_append_iter(&bounds, "$lt", -1, &it);
+  doc_append_iter(&bounds, "$lt", &it);
   bson_append_document_end(out, &bounds);
   return true;
 }

@@ -81,7 +81,7 @@ const bson_t *shard_type_doc(struct arena *a, const struct shard_type *t) {
   bson_t *d = arena_bson(a);
   append_str(d, "_id", t->name);
   append_str(d, "host", t->host);
-  if (t->tags) bson_append_array(d, "tags", -1, t->tags);
+  if (t->tags) doc_append_array(d, "tags", t->tags);
   bson_append_int32(d, "state", -1, 1); // shard aware
   doc_append_ts(d, "topologyTime", t->topology_time);
   bson_append_int64(d, "replSetConfigVersion", -1, -1); // not yet known

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/bson/doc.h"
 #include "common/sharding/chunk_map_internal.h"
 
 struct place { // a chunk's position
@@ -171,7 +172,7 @@ static const bson_t *named(const struct chunk_map *m, struct arena *a, const str
   bson_iter_t iter;
   bson_iter_init_from_data(&iter, it->values, it->values_len);
   for (size_t i = 0; i < m->common->key.n && bson_iter_next(&iter); i++) {
-    bson_append_iter(out, m->common->key.paths[i], -1, &iter);
+    doc_append_iter(out, m->common->key.paths[i], &iter);
   }
   return out;
 }

@@ -143,7 +143,7 @@ static void strip(struct arena *a, const bson_t *bound, struct block_item *it) {
   bson_t values = BSON_INITIALIZER;
   bson_iter_t iter;
   bson_iter_init(&iter, bound);
-  while (bson_iter_next(&iter)) bson_append_iter(&values, "", 0, &iter);
+  while (bson_iter_next(&iter)) doc_append_iter(&values, "", &iter);
   it->values = arena_memdup(a, bson_get_data(&values), values.len);
   it->values_len = values.len;
   bson_destroy(&values);

@@ -147,7 +147,7 @@ const bson_t *shard_key_extend(const struct shard_key *k, struct arena *a, const
   bson_iter_t it;
   bson_iter_init(&it, prefix);
   size_t i = 0;
-  for (; i < k->n && bson_iter_next(&it); i++) bson_append_iter(out, k->paths[i], -1, &it);
+  for (; i < k->n && bson_iter_next(&it); i++) doc_append_iter(out, k->paths[i], &it);
   for (; i < k->n; i++) {
     if (with_max) {
       bson_append_maxkey(out, k->paths[i], -1);

@@ -104,7 +104,7 @@ static void append_with(bson_t *out, const uint8_t *data, size_t len, const char
   }
   if (found || value_is_missing(v)) return;
   if (last) {
-    bson_append_value(out, path, (int)part, v);
+    doc_append_value(out, path, v);
     return;
   }
   bson_append_document_begin(out, path, (int)part, &inside);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -290,11 +291,43 @@ static void numbers_and_texts(void **state) {
   arena_free(a);
 }
 
+// A client's array may have any keys. They are copied as they are, and nothing is said about it on stderr.
+static void arrays_of_others(void **state) {
+  bson_t doc = BSON_INITIALIZER, array, copy = BSON_INITIALIZER;
+  BSON_APPEND_ARRAY_BEGIN(&doc, "a", &array);
+  BSON_APPEND_INT32(&array, "x", 1);
+  BSON_APPEND_INT32(&array, "x", 2);
+  bson_append_array_end(&doc, &array);
+  char name[] = "/tmp/stderr-XXXXXX", said[8];
+  int file = mkstemp(name), kept = dup(STDERR_FILENO);
+  assert_true(file >= 0 && kept >= 0 && unlink(name) == 0 && dup2(file, STDERR_FILENO) >= 0);
+  bson_iter_t it;
+  bson_value_t v;
+  assert_true(doc_get(&doc, "a", &it) && doc_value(&doc, "a", &v));
+  doc_append_iter(&copy, NULL, &it);
+  bool same = doc_equal_bytes(&doc, &copy);
+  bson_reinit(&copy);
+  doc_append_value(&copy, "a", &v);
+  same = same && doc_equal_bytes(&doc, &copy);
+  (void)fflush(stderr);
+  assert_true(dup2(kept, STDERR_FILENO) >= 0);
+  assert_true(same);
+  assert_int_equal(pread(file, said, sizeof said, 0), 0);
+  (void)close(file);
+  (void)close(kept);
+  bson_destroy(&doc);
+  bson_destroy(&copy);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hash_oracles), cmocka_unit_test(validation_never_trusts),
-      cmocka_unit_test(paths),        cmocka_unit_test(finding_fields),
-      cmocka_unit_test(index_keys),   cmocka_unit_test(numbers_and_texts),
+      cmocka_unit_test(hash_oracles),
+      cmocka_unit_test(validation_never_trusts),
+      cmocka_unit_test(paths),
+      cmocka_unit_test(finding_fields),
+      cmocka_unit_test(index_keys),
+      cmocka_unit_test(numbers_and_texts),
+      cmocka_unit_test(arrays_of_others),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
