@@ -113,6 +113,11 @@ int64_t config_election_timeout(const bson_t *config) {
   return ms < MIN_ELECTION_MS ? MIN_ELECTION_MS : ms;
 }
 
+int64_t config_heartbeat_interval(const bson_t *config) {
+  bson_t settings;
+  return config && doc_doc(config, "settings", &settings) ? doc_i64(&settings, "heartbeatIntervalMillis", 2000) : 2000;
+}
+
 // --- making one ---
 
 static bool invalid(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -255,14 +260,24 @@ static void append_default(bson_t *out, const bson_t *given, const char *name, i
   BSON_APPEND_INT32(out, name, (int32_t)doc_i64(given, name, otherwise));
 }
 
-static bool append_settings(const bson_t *given, bson_t *out, struct error *err) {
+// The set's own id, which never changes.
+static bool set_id(const bson_t *config, bson_oid_t *out) {
+  bson_t settings;
+  bson_iter_t it;
+  if (!config || !doc_doc(config, "settings", &settings) || !bson_iter_init_find(&it, &settings, "replicaSetId") ||
+      !BSON_ITER_HOLDS_OID(&it))
+    return false;
+  bson_oid_copy(bson_iter_oid(&it), out);
+  return true;
+}
+
+static bool append_settings(const struct repl *r, const bson_t *given, bson_t *out, struct error *err) {
   static const char *const names[] = {"chainingAllowed",      "heartbeatIntervalMillis",
                                       "heartbeatTimeoutSecs", "electionTimeoutMillis",
                                       "catchUpTimeoutMillis", "catchUpTakeoverDelayMillis",
                                       "getLastErrorModes",    "getLastErrorDefaults",
                                       "replicaSetId",         NULL};
   bson_t empty = BSON_INITIALIZER, from, settings, modes, defaults;
-  bson_iter_t it;
   if (!doc_doc(given, "settings", &from)) doc_view(&from, bson_get_data(&empty), empty.len);
   if (!known_fields(&from, names, "ReplSetConfig.settings", err) ||
       !check_number(&from, "electionTimeoutMillis", MIN_ELECTION_MS, 600000, "settings", err))
@@ -282,10 +297,9 @@ static bool append_settings(const bson_t *given, bson_t *out, struct error *err)
   BSON_APPEND_INT32(&defaults, "w", 1);
   BSON_APPEND_INT32(&defaults, "wtimeout", 0);
   bson_append_document_end(&settings, &defaults);
-  bson_oid_t fresh;
-  bson_oid_init(&fresh, NULL);
-  bool has_id = bson_iter_init_find(&it, &from, "replicaSetId") && BSON_ITER_HOLDS_OID(&it);
-  BSON_APPEND_OID(&settings, "replicaSetId", has_id ? bson_iter_oid(&it) : &fresh);
+  bson_oid_t id;
+  if (!set_id(given, &id) && !set_id(r->config, &id)) bson_oid_init(&id, NULL);
+  BSON_APPEND_OID(&settings, "replicaSetId", &id);
   bson_append_document_end(out, &settings);
   return true;
 }
@@ -329,5 +343,45 @@ bool config_normalize(const struct repl *r, struct arena *a, const bson_t *given
   if (!append_members(a, given, out, err)) return false;
   BSON_APPEND_INT64(out, "protocolVersion", 1);
   BSON_APPEND_BOOL(out, "writeConcernMajorityJournalDefault", true);
-  return append_settings(given, out, err);
+  return append_settings(r, given, out, err);
+}
+
+// --- from one to the next ---
+
+static bool incompatible(struct error *err, const char *text) {
+  return error_set(err, ERR_NewReplicaSetConfigurationIncompatible, "%s", text);
+}
+
+static bool find_member(const bson_t *config, const char *host, struct config_member *out) {
+  struct config_walk walk = {0};
+  while (config_next_member(config, &walk, out))
+    if (!strcmp(out->host, host)) return true;
+  return false;
+}
+
+// How many voters the first has that the second has not.
+static size_t voters_missing(const bson_t *config, const bson_t *other) {
+  struct config_walk walk = {0};
+  struct config_member m, same;
+  size_t n = 0;
+  while (config_next_member(config, &walk, &m)) n += m.votes && !(find_member(other, m.host, &same) && same.votes);
+  return n;
+}
+
+bool config_may_follow(const bson_t *old, const bson_t *next, bool force, struct error *err) {
+  struct config_walk walk = {0};
+  struct config_member m, before;
+  bson_oid_t id, old_id;
+  if (set_id(old, &old_id) && set_id(next, &id) && !bson_oid_equal(&id, &old_id))
+    return incompatible(err, "New and old configurations differ in replica set ID");
+  while (config_next_member(next, &walk, &m)) {
+    if (!find_member(old, m.host, &before) || before.id == m.id) continue;
+    return error_set(err, ERR_NewReplicaSetConfigurationIncompatible,
+                     "New and old configurations both have members with host of %s but in the new configuration the "
+                     "_id field is %d and in the old configuration it is %d for replica set %s",
+                     m.host, m.id, before.id, doc_str(next, "_id", ""));
+  }
+  if (!force && voters_missing(old, next) + voters_missing(next, old) > 1)
+    return incompatible(err, "Non force replica set reconfig can only add or remove at most 1 voting member");
+  return true;
 }

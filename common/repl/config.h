@@ -38,6 +38,9 @@ struct config_walk { // zeroed at first
 };
 bool config_next_member(const bson_t *config, struct config_walk *walk, struct config_member *out);
 size_t config_members(const bson_t *config);
-int64_t config_election_timeout(const bson_t *config); // ms
+int64_t config_election_timeout(const bson_t *config);   // ms
+int64_t config_heartbeat_interval(const bson_t *config); // ms; shown, but members talk more often
+// Whether a set may go from one configuration to the other in one step. force: only what can never be.
+bool config_may_follow(const bson_t *old, const bson_t *next, bool force, struct error *err);
 
 #endif

@@ -292,6 +292,28 @@ static void receive_snapshot(struct consensus *c, const struct consensus_message
   c->stepping_snapshot = c->stepping_configuration = NULL;
 }
 
+static struct raft_server *own_server(struct consensus *c) {
+  for (unsigned i = 0; i < c->raft.configuration.n; i++)
+    if (c->raft.configuration.servers[i].id == c->raft.id) return &c->raft.configuration.servers[i];
+  return NULL;
+}
+
+// A member that is no voter votes, too, when it is asked: who asks has made it one, and counts its vote only then.
+// libraft looks into the member's own list instead, so that a leader that dies before it has told a new voter about
+// itself could leave nobody who can be elected; with one voter that becomes two that would be for ever. Nor does
+// libraft let such a member notice that its leader is silent.
+static void receive_vote_request(struct consensus *c, struct raft_event *e) {
+  struct raft_server *self = own_server(c);
+  int role = self ? self->role : RAFT_VOTER;
+  if (role != RAFT_VOTER) {
+    self->role = RAFT_VOTER;
+    if (c->now - c->leader_heard >= c->raft.election_timeout) e->receive.message->request_vote.disrupt_leader = true;
+  }
+  consensus_step_or_die(c, e);
+  self = own_server(c);
+  if (self && role != RAFT_VOTER) self->role = role;
+}
+
 // Version 2: the layout of 0.22. With less, libraft would take a granted pre-vote for a vote.
 void consensus_receive(struct consensus *c, uint64_t now, const struct consensus_message *m) {
   set_now(c, now);
@@ -314,7 +336,8 @@ void consensus_receive(struct consensus *c, uint64_t now, const struct consensus
                                                  .last_log_term = m->index_term,
                                                  .disrupt_leader = m->disrupt,
                                                  .pre_vote = m->pre_vote};
-    break;
+    receive_vote_request(c, &e);
+    return;
   case RAFT_MSG_VOTE_RESULT:
     rm.request_vote_result = (struct raft_request_vote_result){
         .version = 2, .term = m->term, .vote_granted = m->granted, .pre_vote = m->pre_vote};

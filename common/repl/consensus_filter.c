@@ -9,6 +9,7 @@ enum { CARETAKER_PATIENCE = 4, CARETAKER_TRY = 2 }; // in election timeouts
 
 bool filter_incoming(struct consensus *c, const struct consensus_message *m) {
   uint64_t term = raft_current_term(&c->raft);
+  if ((m->kind == RAFT_MSG_APPEND || m->kind == RAFT_MSG_SNAPSHOT) && m->term >= term) c->leader_heard = c->now;
   switch (m->kind) {
   case RAFT_MSG_APPEND_RESULT: {
     // Fault 1, stale rejection: a late refusal at or below the match index would move next_index to or below it.

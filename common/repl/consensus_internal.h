@@ -34,6 +34,7 @@ struct consensus {
 
   bool eligible;
   uint64_t leader_seen;   // when a leader was last known
+  uint64_t leader_heard;  // when one of this term said anything
   uint64_t asked;         // a member that asked for votes since then, 0 = none
   uint64_t caretaker_end; // until when this member may stand as caretaker, 0 = may not
 

@@ -3,8 +3,8 @@
 // One change at a time, and none
 // - before an entry of the leader's own term is committed: else committed entries can be lost (the known fault of
 //   single-server changes);
-// - of the voters before all that stay voters have acknowledged the last change: so one that does not know its set's
-//   newest members yet is never counted twice in a row. A voter that is removed need not have: it may be gone for good.
+// - that takes a voter away before all that stay have acknowledged the last change: the one that remains might not know
+//   that it is one. The one that goes need not have: it may be gone for good;
 // - that removes or demotes the leader itself: two leaders in one term were seen. It hands over first;
 // - of more than one voter.
 #include <stdlib.h>
@@ -129,11 +129,13 @@ bool consensus_can_change(const struct consensus *c) {
 // What is wrong with going from the present members to `next`.
 static const char *step_forbidden(const struct consensus *c, const struct members *now, const struct members *next) {
   size_t voters_changed = 0;
-  bool unaware = false; // a voter that stays one has not acknowledged the last change
+  bool lost = false;    // a voter goes
+  bool unaware = false; // one that stays has not acknowledged the last change
   for (size_t i = 0; i < next->n; i++) {
     const struct member *m = &next->list[i], *before = members_find(now, m->id);
     bool was = before && before->role == ROLE_VOTER, is = m->role == ROLE_VOTER;
     voters_changed += was != is;
+    lost = lost || (was && !is);
     unaware = unaware || (was && is && consensus_match(c, m->id) < c->raft.configuration_committed_index);
     if (is && !was && !consensus_caught_up(c, m->id)) return "a new voter has not caught up";
     if (m->id == c->raft.id && (!before || before->role != m->role)) return "it concerns the leader itself";
@@ -141,9 +143,10 @@ static const char *step_forbidden(const struct consensus *c, const struct member
   for (size_t i = 0; i < now->n; i++)
     if (!members_find(next, now->list[i].id)) {
       voters_changed += now->list[i].role == ROLE_VOTER;
+      lost = lost || now->list[i].role == ROLE_VOTER;
       if (now->list[i].id == c->raft.id) return "it concerns the leader itself";
     }
-  if (voters_changed && unaware) return "a voter has not acknowledged the last change";
+  if (lost && unaware) return "a voter has not acknowledged the last change";
   return voters_changed > 1 ? "it changes more than one voter" : NULL;
 }
 

@@ -207,6 +207,7 @@ bool repl_reconfig(struct operation *op, struct repl *r, const bson_t *given, bo
                      "New replica set configuration version must be greater than old, but %lld is not greater than "
                      "%lld for replica set %s",
                      (long long)version, (long long)old, r->set_name);
+  if (!config_may_follow(r->config, config, force, err)) return false;
   struct config_walk walk = {0};
   struct config_member m;
   while (config_next_member(config, &walk, &m)) {

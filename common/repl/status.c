@@ -7,7 +7,7 @@
 #include "common/repl/repl_internal.h"
 #include "common/repl/transport.h"
 
-enum { HEALTHY_MS = 10000 };
+enum { LEAST_HEALTHY_MS = 2000 };
 
 static void append_optime(bson_t *doc, const char *name, const struct optime *t) {
   bson_t sub;
@@ -131,45 +131,68 @@ static void append_optimes(const struct repl *r, bson_t *reply) {
   bson_append_document_end(reply, &sub);
 }
 
+static int32_t config_id(const struct repl *r, const char *host) {
+  struct config_walk walk = {0};
+  struct config_member m;
+  while (config_next_member(r->config, &walk, &m))
+    if (!strcmp(m.host, host)) return m.id;
+  return -1;
+}
+
+// Whoever is not primary gets its entries from the one that is.
+static void append_sync_source(const struct repl *r, enum member_state state, const char *host, bson_t *doc) {
+  const char *leader = host_of(r, r->known_leader);
+  bool follows = state == MEMBER_SECONDARY || state == MEMBER_RECOVERING || state == MEMBER_STARTUP2;
+  if (!follows || !leader || !strcmp(leader, host)) leader = "";
+  BSON_APPEND_UTF8(doc, "syncSourceHost", leader);
+  BSON_APPEND_INT32(doc, "syncSourceId", config_id(r, leader));
+  BSON_APPEND_UTF8(doc, "infoMessage", "");
+}
+
+static void append_progress(bson_t *doc, const struct optime *last, int64_t wall_ms, bool self) {
+  int64_t date = (int64_t)(last->ts >> 32) * 1000;
+  append_optime(doc, "optime", last);
+  if (!self) append_optime(doc, "optimeDurable", last);
+  append_optime(doc, "optimeWritten", last);
+  BSON_APPEND_DATE_TIME(doc, "optimeDate", date);
+  if (!self) BSON_APPEND_DATE_TIME(doc, "optimeDurableDate", date);
+  BSON_APPEND_DATE_TIME(doc, "optimeWrittenDate", date);
+  BSON_APPEND_DATE_TIME(doc, "lastAppliedWallTime", wall_ms);
+  BSON_APPEND_DATE_TIME(doc, "lastDurableWallTime", wall_ms);
+  BSON_APPEND_DATE_TIME(doc, "lastWrittenWallTime", wall_ms);
+}
+
 static void append_self(const struct repl *r, bson_t *doc) {
   BSON_APPEND_DOUBLE(doc, "health", 1);
   BSON_APPEND_INT32(doc, "state", (int32_t)r->state);
   BSON_APPEND_UTF8(doc, "stateStr", member_state_name(r->state));
   BSON_APPEND_INT32(doc, "uptime", (int32_t)((clock_mono_ms() - r->started_ms) / 1000));
-  append_optime(doc, "optime", &r->last);
-  BSON_APPEND_DATE_TIME(doc, "optimeDate", (int64_t)(r->last.ts >> 32) * 1000);
-  append_optime(doc, "optimeWritten", &r->last);
-  BSON_APPEND_DATE_TIME(doc, "optimeWrittenDate", (int64_t)(r->last.ts >> 32) * 1000);
-  BSON_APPEND_DATE_TIME(doc, "lastAppliedWallTime", r->last_wall_ms);
-  BSON_APPEND_DATE_TIME(doc, "lastDurableWallTime", r->last_wall_ms);
-  BSON_APPEND_DATE_TIME(doc, "lastWrittenWallTime", r->last_wall_ms);
-  BSON_APPEND_UTF8(doc, "syncSourceHost", "");
-  BSON_APPEND_INT32(doc, "syncSourceId", -1);
-  BSON_APPEND_UTF8(doc, "infoMessage", "");
+  append_progress(doc, &r->last, r->last_wall_ms, true);
+  append_sync_source(r, r->state, r->self, doc);
   if (r->state == MEMBER_PRIMARY) {
     doc_append_ts(doc, "electionTime", (uint64_t)(r->elected_ms / 1000) << 32 | 1);
     BSON_APPEND_DATE_TIME(doc, "electionDate", r->elected_ms);
   }
 }
 
-// Of another member: what it told, and when it was heard.
-static void append_other(const struct repl *r, uint64_t id, bson_t *doc) {
-  int64_t heard = transport_heard(r->transport, id);
+// Of another member: what it told, and when it was heard. Members talk to each other several times a second.
+static void append_other(const struct repl *r, uint64_t id, const char *host, bson_t *doc) {
+  static const struct report nothing = {.state = MEMBER_DOWN};
+  int64_t heard = transport_heard(r->transport, id), now = loop_now_ms(r->loop);
+  int64_t patience = (int64_t)r->election_ms < LEAST_HEALTHY_MS ? LEAST_HEALTHY_MS : (int64_t)r->election_ms;
   const struct report *told = transport_report(r->transport, id);
-  bool healthy = heard >= 0 && told && loop_now_ms(r->loop) - heard < HEALTHY_MS;
+  bool healthy = heard >= 0 && told && now - heard < patience;
+  if (!told) told = &nothing;
   BSON_APPEND_DOUBLE(doc, "health", healthy ? 1 : 0);
   BSON_APPEND_INT32(doc, "state", (int32_t)(healthy ? told->state : MEMBER_DOWN));
   BSON_APPEND_UTF8(doc, "stateStr", healthy ? member_state_name(told->state) : "(not reachable/healthy)");
   BSON_APPEND_INT32(doc, "uptime", healthy ? (int32_t)((clock_mono_ms() - r->started_ms) / 1000) : 0);
-  struct optime none = {0};
-  const struct optime *last = told ? &told->last : &none;
-  append_optime(doc, "optime", last);
-  BSON_APPEND_DATE_TIME(doc, "optimeDate", (int64_t)(last->ts >> 32) * 1000);
-  if (told) BSON_APPEND_DATE_TIME(doc, "lastAppliedWallTime", told->wall_ms);
-  if (heard >= 0) BSON_APPEND_DATE_TIME(doc, "lastHeartbeatRecv", clock_wall_ms() - (loop_now_ms(r->loop) - heard));
-  BSON_APPEND_UTF8(doc, "syncSourceHost", "");
-  BSON_APPEND_INT32(doc, "syncSourceId", -1);
-  BSON_APPEND_UTF8(doc, "infoMessage", "");
+  append_progress(doc, &told->last, told->wall_ms, false);
+  int64_t date = heard >= 0 ? clock_wall_ms() - (now - heard) : 0;
+  BSON_APPEND_DATE_TIME(doc, "lastHeartbeat", date);
+  BSON_APPEND_DATE_TIME(doc, "lastHeartbeatRecv", date);
+  BSON_APPEND_INT64(doc, "pingMs", 0);
+  append_sync_source(r, healthy ? told->state : MEMBER_DOWN, host, doc);
 }
 
 static uint64_t id_of(const struct repl *r, const char *host) {
@@ -195,7 +218,7 @@ static void append_members(const struct repl *r, bson_t *reply) {
     if (self)
       append_self(r, &doc);
     else
-      append_other(r, id_of(r, m.host), &doc);
+      append_other(r, id_of(r, m.host), m.host, &doc);
     BSON_APPEND_INT32(&doc, "configVersion", (int32_t)doc_i64(r->config, "version", 1));
     BSON_APPEND_INT32(&doc, "configTerm", (int32_t)doc_i64(r->config, "term", 1));
     if (self) BSON_APPEND_BOOL(&doc, "self", true);
@@ -212,9 +235,10 @@ void repl_status(const struct repl *r, bson_t *reply) {
   BSON_APPEND_DATE_TIME(reply, "date", clock_wall_ms());
   BSON_APPEND_INT32(reply, "myState", (int32_t)r->state);
   BSON_APPEND_INT64(reply, "term", repl_term(r));
-  BSON_APPEND_UTF8(reply, "syncSourceHost", "");
-  BSON_APPEND_INT32(reply, "syncSourceId", -1);
-  BSON_APPEND_INT64(reply, "heartbeatIntervalMillis", HEARTBEAT_MS);
+  const char *leader = r->state == MEMBER_PRIMARY ? NULL : host_of(r, r->known_leader);
+  BSON_APPEND_UTF8(reply, "syncSourceHost", leader ? leader : "");
+  BSON_APPEND_INT32(reply, "syncSourceId", leader ? config_id(r, leader) : -1);
+  BSON_APPEND_INT64(reply, "heartbeatIntervalMillis", config_heartbeat_interval(r->config));
   BSON_APPEND_INT32(reply, "majorityVoteCount", majority);
   BSON_APPEND_INT32(reply, "writeMajorityCount", majority);
   BSON_APPEND_INT32(reply, "votingMembersCount", voters);

@@ -21,12 +21,13 @@
 
 enum { MAX_NODES = 7, MAX_TERM = 4096, ELECTION_MS = 100, HEARTBEAT_MS = 20 };
 
-struct plan { // what happens in a run
-  int nodes, voters;
-  int drop, duplicate; // percent of messages
-  int net_ms, disk_ms; // up to
+struct plan {                      // what happens in a run
+  int nodes, voters, least_voters; // changes of members leave so many
+  int drop, duplicate;             // percent of messages
+  int net_ms, disk_ms;             // up to
   bool fifo, crash, cut, change_members, transfer;
   int snapshot_every; // entries, 0 = never
+  int copy_ms;        // an install begins up to so long after the message: with what the leader had then
   int ineligible;     // the last node never stands, but as caretaker
   int hostile_ms, quiet_ms;
 };
@@ -44,11 +45,11 @@ struct node {
   int held_to[64];
   size_t n_held;
   uint64_t applied, state;
-  bool snapshotting;
+  bool snapshotting, copying;
   enum consensus_role was;
 };
 
-enum event_kind { EVENT_MESSAGE, EVENT_DISK, EVENT_SNAPSHOT };
+enum event_kind { EVENT_MESSAGE, EVENT_DISK, EVENT_SNAPSHOT, EVENT_COPIED };
 
 struct happening {
   uint64_t at, seq;
@@ -284,7 +285,7 @@ static void node_start(struct simulation *s, struct node *n) {
   n->queue = NULL;
   n->queue_end = &n->queue;
   n->disk_free_at = s->now;
-  n->snapshotting = false;
+  n->snapshotting = n->copying = false;
   n->was = CONSENSUS_FOLLOWER;
 
   struct consensus_state st = {.snapshot = n->disk.mark, .first = n->disk.first};
@@ -423,15 +424,33 @@ static void node_snapshot_done(struct simulation *s, struct node *n, uint64_t in
   image_cut(&n->disk, consensus_first(n->c));
 }
 
+// As initial_sync.c does it: the message only begins a copy, and the leader may have a newer snapshot, or be another
+// one, when that is complete.
+static void sim_copy(struct simulation *s, struct node *n, const struct happening *h) {
+  if (n->copying) return;
+  n->copying = true;
+  struct happening *done = sim_schedule(s, s->now + sim_below(s, (uint64_t)s->plan.copy_ms), EVENT_COPIED, n->id);
+  done->from = h->from;
+  buf_add(&done->bytes, h->bytes.data, h->bytes.len);
+}
+
 static void sim_deliver(struct simulation *s, struct node *n, const struct happening *h) {
   struct consensus_message m;
   char address[16];
-  if (s->cut[h->from][n->id]) return;
+  if (h->kind == EVENT_MESSAGE && s->cut[h->from][n->id]) return;
   if (!message_decode(h->bytes.data + 4, h->bytes.len - 4, &m)) sim_break(s, "a message cannot be read");
   (void)snprintf(address, sizeof address, "node:%d", h->from);
   m.peer = (uint64_t)h->from;
   m.address = address;
-  consensus_receive(n->c, s->now, &m);
+  if (h->kind == EVENT_COPIED) {
+    n->copying = false;
+    m.term = consensus_term(n->c);
+    if (consensus_leader(n->c) == m.peer && !consensus_installing(n->c)) consensus_receive(n->c, s->now, &m);
+  } else if (s->plan.copy_ms && m.kind == RAFT_MSG_SNAPSHOT && m.index > n->applied) {
+    sim_copy(s, n, h);
+  } else {
+    consensus_receive(n->c, s->now, &m);
+  }
   message_clear(&m);
 }
 
@@ -460,7 +479,7 @@ static void sim_run(struct simulation *s, uint64_t until) {
     struct happening *h = sim_take(s);
     struct node *n = &s->nodes[h->node];
     if (n->up && (h->kind == EVENT_MESSAGE || h->incarnation == n->incarnation)) {
-      if (h->kind == EVENT_MESSAGE)
+      if (h->kind == EVENT_MESSAGE || h->kind == EVENT_COPIED)
         sim_deliver(s, n, h);
       else if (h->kind == EVENT_DISK)
         node_disk_done(s, n);
