@@ -24,6 +24,7 @@ static struct {
   int fd;
   char *path; // NULL: standard output
   enum log_severity most;
+  bool ending; // log_fatal() has been called
 } the_log = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDOUT_FILENO, .most = LOG_INFO};
 
 static _Thread_local char context[32] = "main";
@@ -220,7 +221,17 @@ void log_debug(const char *component, const char *msg, const char *attrs, ...) {
   va_end(ap);
 }
 
+static bool first_to_end(void) {
+  (void)pthread_mutex_lock(&the_log.lock);
+  bool first = !the_log.ending;
+  the_log.ending = true;
+  (void)pthread_mutex_unlock(&the_log.lock);
+  return first;
+}
+
 void log_fatal(const char *component, const char *msg, const char *attrs, ...) {
+  // A full disk fails the loop and the thread pool at once: the process ends with one line, not with both.
+  while (!first_to_end()) (void)pause();
   va_list ap;
   va_start(ap, attrs);
   write_line(LOG_FATAL, component, msg, attrs, &ap);
