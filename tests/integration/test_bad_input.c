@@ -211,11 +211,17 @@ static void flags(void **state) {
   refuses(arguments, "shardd");
   (void)snprintf(arguments, sizeof arguments, "shardd --replSet other --dbpath %s/lone --port 11997", folder);
   refuses(arguments, "lone");
+  (void)snprintf(arguments, sizeof arguments,
+                 "shardd --replSet lone --dbpath %s/lone --port 11997 --pidfilepath /no/such/pid", folder);
+  refuses(arguments, "cannot write the pid file /no/such/pid as user");
+  refuses("mongos --configdb cfg/127.0.0.1:1 --logpath /no/such/log", "cannot write the log file /no/such/log as user");
   char text[8192];
   assert_int_equal(run_and_capture("shardd --help", text, sizeof text), 0);
   assert_non_null(strstr(text, "--dbpath"));
   assert_int_equal(run_and_capture("mongos --version", text, sizeof text), 0);
-  assert_non_null(strstr(text, "8.0."));
+  assert_memory_equal(text, "mongos version v8.0.", 20); // as tools that start clusters look for it
+  assert_int_equal(run_and_capture("shardd --version", text, sizeof text), 0);
+  assert_memory_equal(text, "db version v8.0.", 16);
   // The directory that was refused three times still works.
   process_start(&lone);
   assert_int_equal(process_end(&lone, SIGTERM), 0);
