@@ -11,7 +11,7 @@
 #include "common/repl/repl_internal.h"
 #include "common/repl/transport.h"
 
-enum { SLICE_US = 2000, READ_ENTRIES = 256, READ_BYTES = 1 << 20, BEHIND_MS = 5 };
+enum { SLICE_US = 2000, READ_ENTRIES = 256, READ_BYTES = 1 << 20, BEHIND_MS = 5, HELD_MS = 1 };
 
 uint64_t drive_now(void) {
   return (uint64_t)clock_mono_ms();
@@ -84,6 +84,11 @@ static void applier(struct operation *op, void *arg) {
   struct entry **entries = arena_alloc(op->arena, READ_ENTRIES * sizeof(struct entry *));
   struct error err;
   while (r->applied < consensus_commit(r->consensus) && op_check(op, &err)) {
+    if (store_holds(r->store)) {
+      announce(r);
+      if (!op_sleep(op, HELD_MS, &err)) break;
+      continue;
+    }
     struct entry *e = raft_log_get(r->log, r->applied + 1);
     if (e) {
       apply_next(r, e);
@@ -109,7 +114,7 @@ static void applier(struct operation *op, void *arg) {
 static void apply_committed(struct repl *r) {
   if (r->applier_runs || initial_sync_holds_apply(r) || r->applied >= consensus_commit(r->consensus)) return;
   int64_t start = clock_mono_us();
-  bool all = true;
+  bool all = r->stopping || !store_holds(r->store);
   while (all && r->applied < consensus_commit(r->consensus)) {
     struct entry *e = raft_log_get(r->log, r->applied + 1);
     all = e && clock_mono_us() - start < SLICE_US;

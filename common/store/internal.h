@@ -109,6 +109,7 @@ struct store {
   uint64_t applied, replay_target;
   uint64_t snapshot; // all of this and before is durable
   bool replayed;
+  bool holds; // the last pass of a checkpoint
   uint64_t generation;
   uint32_t next_file, file_counter; // as applied; running ahead (0 = to be taken from it)
   // The entry that is being applied.

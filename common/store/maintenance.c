@@ -1,9 +1,10 @@
 // What runs beside applying: commits that are due, checkpoints, snapshots, removal of files.
 //
-// A checkpoint copies a WAL into its file. The pool does most of it on a second connection (PASSIVE: nobody waits), up
-// to what is committed when it begins; what came in meanwhile the loop does itself, right after a commit and with no
-// transaction open, because only a WAL that is copied to its end, with nobody reading it, is written from its beginning
-// again. Left to the pool alone it would grow for ever under steady writes.
+// A checkpoint copies a WAL into its file. The pool does it on a second connection (PASSIVE: nobody waits), up to what
+// is committed when it begins. Only a WAL that is copied to its end, with nobody reading it, is written from its
+// beginning again; under steady writes it would grow for ever. So once little is left, nothing is applied during one
+// more pass (store_holds()). Then the loop ends its transaction and finds nothing left to copy: it never waits for the
+// disk, whose fsync takes 10 ms at best and half a second when others keep it busy.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -13,8 +14,8 @@
 #include "common/store/internal.h"
 
 enum {
-  POOL_PASSES = 3,           // of the pool over one WAL, while much comes in; writers are held back during the last one
-  LOOP_CHECKPOINT = 2 << 20, // what the loop may be left with: about 10 ms
+  POOL_PASSES = 3,     // of the pool over one WAL, while much comes in; writers are held back during the last one
+  LAST_PASS = 2 << 20, // what may be left for the pass during which nothing is applied: some milliseconds, and an fsync
 };
 
 // A copy of the list of databases that stays valid over yields: each is pinned.
@@ -64,22 +65,30 @@ static void check_job(const struct db *d, const struct checkpoint_job *j) {
             sqlite3_errstr(j->rc), "check the disk's space and health and start again, nothing acknowledged is lost");
 }
 
+// A pass of the pool; returns how much was committed meanwhile.
+static size_t pool_pass(struct operation *op, struct db *d) {
+  db_commit(d); // so that it may copy all there is
+  size_t before = d->wal_bytes;
+  struct checkpoint_job j = {.path = d->path, .new_names = !d->named};
+  op_run_in_pool(op, run_checkpoint, &j);
+  if (j.new_names) d->named = true;
+  check_job(d, &j);
+  return d->wal_bytes > before ? d->wal_bytes - before : 0;
+}
+
 static void checkpoint_open(struct operation *op, struct store *s, struct db *d) {
-  struct checkpoint_job j = {.path = d->path};
   for (int pass = 0; pass < POOL_PASSES && d->sql; pass++) {
-    db_commit(d); // so that the pool may copy all there is
-    size_t before = d->wal_bytes;
     d->last_pass = pass == POOL_PASSES - 1;
-    j.new_names = !d->named;
-    op_run_in_pool(op, run_checkpoint, &j);
-    if (j.new_names) d->named = true;
-    check_job(d, &j);
-    size_t came = d->wal_bytes > before ? d->wal_bytes - before : 0;
-    if (came <= LOOP_CHECKPOINT) break;
+    if (pool_pass(op, d) <= LAST_PASS) break;
   }
   d->last_pass = false;
   scans_save_all(s);
   if (!d->sql) return; // dropped meanwhile
+  s->holds = true;
+  (void)pool_pass(op, d);
+  s->holds = false;
+  scans_save_all(s);
+  if (!d->sql) return;
   db_commit(d);
   db_checkpoint(d);
 }
@@ -190,6 +199,10 @@ bool store_behind(const struct store *s) {
     if (d->last_pass || (d->checkpointing && d->wal_bytes > d->limits->wal)) return true;
   }
   return false;
+}
+
+bool store_holds(const struct store *s) {
+  return s->holds;
 }
 
 uint64_t store_free_bytes(const struct store *s) {

@@ -70,6 +70,9 @@ uint64_t store_snapshot(struct operation *op, struct store *s);
 // Whether checkpoints cannot keep up with what is written: whoever proposes, or applies much, should wait (some
 // milliseconds, and ask again), or the WALs grow past their bound and the loop stands still for a checkpoint.
 bool store_behind(const struct store *s);
+// Whether nothing should be applied right now: the end of a checkpoint, an fsync or two in the pool. Whoever applies
+// waits some milliseconds and asks again. (What is applied all the same is only copied by the loop itself.)
+bool store_holds(const struct store *s);
 // Of the file system; below the floor a primary refuses writes (14031).
 uint64_t store_free_bytes(const struct store *s);
 
