@@ -1,5 +1,5 @@
-// kill -9 of a member at any instant under writes, a hundred times: nothing acknowledged is lost, nothing is there
-// twice, and the daemon always starts again on what it left.
+// kill -9 of a member at any instant under writes, a hundred times (or as often as the argument says): nothing
+// acknowledged is lost, nothing is there twice, and the daemon always starts again on what it left.
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -14,7 +14,9 @@
 
 #include "tests/integration/harness.h"
 
-enum { KILLS = 100, MAX_KEYS = 400000 };
+enum { KILLS = 100, MAX_KEYS = 2000000 };
+
+static int kills = KILLS;
 
 struct run {
   struct process member;
@@ -118,7 +120,7 @@ static void nothing_acknowledged_is_lost(void **state) {
   member_start(&r->member, r->folder, "shardd", "rs", "");
   mongoc_client_t *c = client_of(&r->member);
   must(c, "test", "{'createIndexes':'kept','indexes':[{'key':{'a':1},'name':'a_1'}]}");
-  for (int i = 0; i < KILLS; i++) {
+  for (int i = 0; i < kills; i++) {
     kill_after(r, 5 + (int)below(r, 150));
     write_until_killed(r, c);
     (void)process_end(&r->member, SIGKILL);
@@ -127,7 +129,7 @@ static void nothing_acknowledged_is_lost(void **state) {
     c = client_of(&r->member);
     if (i % 10 == 9) check_all(r, c);
   }
-  print_message("%d documents written over %d kills\n", r->next, KILLS);
+  print_message("%d documents written over %d kills\n", r->next, kills);
   mongoc_client_destroy(c);
   assert_int_equal(process_end(&r->member, SIGTERM), 0);
   folder_remove(r->folder);
@@ -135,7 +137,8 @@ static void nothing_acknowledged_is_lost(void **state) {
   free(r);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  if (argc > 1) kills = atoi(argv[1]);
   mongoc_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_acknowledged_is_lost)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
