@@ -280,7 +280,6 @@ bool metadata_advance(struct metadata *m, const char *ns, const struct routing *
     install(m, n, next);
   else
     routing_unref(next);
-  if (current) cache_flush_soon(m->sh, ns);
   return current;
 }
 

@@ -73,7 +73,8 @@ bool metadata_refresh(struct operation *op, struct metadata *m, const char *ns, 
 bool metadata_refresh_database(struct operation *op, struct metadata *m, const char *db, struct error *err);
 
 // Takes over `next`, which a commit that the config server has acknowledged made of exactly the table known now; one
-// reference is taken over. false: that table is not the one known any more, a refresh is needed.
+// reference is taken over. The caller writes the cache. false: that table is not the one known any more, a refresh is
+// needed.
 bool metadata_advance(struct metadata *m, const char *ns, const struct routing *from, struct routing *next);
 
 // Refreshes and gives the table, referenced for the caller (routing_unref). For DDL and migrations.

@@ -47,12 +47,22 @@ static bool settle_own_task(struct shard *sh, struct operation *op, struct write
   return local_put(&sh->node, w, RANGE_DELETIONS_NS, range_deletion_doc_make(op->arena, &task), err);
 }
 
-bool decision_write(struct operation *op, struct shard *sh, struct coordinator_doc *d, int64_t orphans,
-                    struct error *err) {
+static bool write_decision(struct operation *op, struct shard *sh, const struct coordinator_doc *d, int64_t orphans,
+                           struct error *err) {
   struct write *w = write_begin(op, sh->node.repl);
   write_atomic(w);
   return put_coordinator(sh, op, w, d, err) && settle_own_task(sh, op, w, d, orphans, err) &&
          cache_add(op, sh, w, d->ns, err) && write_commit(op, w, err);
+}
+
+bool decision_write(struct operation *op, struct shard *sh, struct coordinator_doc *d, int64_t orphans,
+                    struct error *err) {
+  // Not beside a refresh's flush of the cache: of two writes of one row one is refused.
+  if (!mutex_lock(op, &sh->cache_writing, err)) return false;
+  bool ok = write_decision(op, sh, d, orphans, err);
+  mutex_unlock(&sh->cache_writing);
+  cache_flush_soon(sh, d->ns); // what did not fit into the entry
+  return ok;
 }
 
 // --- finding it out ---

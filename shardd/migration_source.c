@@ -1,33 +1,30 @@
 // The donor leads a migration in six steps, each timed (reference/sharding.md 5.1):
 //
-//   1 accept_request       the request is valid, nothing is done yet.
-//   2 prepare              metadata refreshed, bounds known, the range in one chunk of this shard, none of it still to
-//   be deleted. 3 start_clone          {coordinator, pending range deletion} in the log; capture and clone begin in one
-//   step; recipient told. 4 catch_up             the recipient fetches the clone and then changes, until few are left.
-//   Reads and writes go on. 5 commit_on_recipient  critical section: writes wait, what was evaluated is applied; the
-//   recipient takes the rest and adopts the
-//                          range in one entry of its log.
-//   6 commit_on_config     reads wait, too; the config server changes the owner if the chunk still has the version of
-//   step 2;
-//                          {decision, range deletion ready} in the log; the critical section ends; the recipient is
-//                          released.
+// 1. accept_request: the request is valid, nothing is done yet.
+// 2. prepare: metadata refreshed, bounds known, the range in one chunk of this shard, none of it still to be deleted.
+// 3. start_clone: {coordinator, pending range deletion} in the log; capture and clone begin together; recipient told.
+// 4. catch_up: the recipient fetches the clone and then changes, until few are left. Reads and writes go on.
+// 5. commit_on_recipient: critical section: writes wait, what was evaluated is applied; the recipient takes the rest
+//    and adopts the range in one entry of its log.
+// 6. commit_on_config: reads wait, too; the config server changes the owner if the chunk still has the version of
+//    step 2; {decision, range deletion ready} in the log, and the recipient released meanwhile; the section ends.
 //
 // When a step fails:
-//   1, 2     nothing to undo.
-//   3, 4, 5  the config server was not told: {decision aborted, range deletion removed}; the recipient drops what it
-//   has. 6        the outcome is unknown unless the config server said "committed". The collection stays blocked until
-//   it is known:
-//            the chunk's version is raised on the config server, so that no commit on its way can succeed, then the
-//            owner is read.
-//   any, by losing the role or the process: the next primary does the same from the coordinator document
+//
+// - 1, 2: nothing to undo.
+// - 3, 4, 5: the config server was not told: {decision aborted, range deletion removed}; the recipient drops what it
+//   has.
+// - 6: the outcome is unknown unless the config server said "committed". The collection stays blocked until it is
+//   known: the chunk's version is raised on the config server, so that no commit on its way can succeed, then the owner
+//   is read.
+// - any, by losing the role or the process: the next primary does the same from the coordinator document
 //   (migration_recovery.c).
 //
 // Invariants
 // - Each key is owned by one shard: the config server's entry alone moves it, and it names the version that the move
-// began with.
+//   began with.
 // - No acknowledged write is lost: a write on the range is applied before the last changes are fetched (the section is
-// drained
-//   first), or evaluated after the section, when the range is not owned here any more.
+//   drained first), or evaluated after the section, when the range is not owned here any more.
 #include "shardd/background.h"
 #include "shardd/migration_source.h"
 
@@ -281,23 +278,24 @@ static void leave_section(struct operation *op, struct donation *d) {
 // The coordinator document that the recipient's knowledge of the decision makes superfluous.
 static void forget(struct operation *op, struct donation *d) {
   struct error err = {0};
-  if (!d->delivered) return;
-  d->delivered = false;
-  if (decision_forget(op, d->sh, &d->doc, &err)) return;
+  if (!d->delivered || d->forgotten) return;
+  d->forgotten = decision_forget(op, d->sh, &d->doc, &err);
+  if (d->forgotten) return;
   log_warn("MIGRATE", "The migration's coordinator document could not be removed yet", "namespace:s error:e",
            d->request.ns, &err);
-  migration_recover_soon(d->sh);
+}
+
+static void log_delivery(struct donation *d) {
+  log_info("MIGRATE", "MigrationCoordinator delivering decision to self and to recipient", "namespace:s decision:s",
+           d->request.ns, d->doc.decision == DECISION_COMMITTED ? "committed" : "aborted");
 }
 
 static void deliver(struct operation *op, struct donation *d) {
   struct error err = {0};
-  log_info("MIGRATE", "MigrationCoordinator delivering decision to self and to recipient", "namespace:s decision:s",
-           d->request.ns, d->doc.decision == DECISION_COMMITTED ? "committed" : "aborted");
   d->delivered = decision_tell(op, d->sh, &d->doc, &err);
   if (d->delivered) return;
   log_warn("MIGRATE", "The migration's decision could not be delivered yet", "namespace:s error:e", d->request.ns,
            &err);
-  migration_recover_soon(d->sh);
 }
 
 static bool wait_for_deletion(struct operation *op, struct donation *d, struct error *err) {
@@ -312,6 +310,43 @@ static bool wait_for_deletion(struct operation *op, struct donation *d, struct e
                    range_text(op->arena, d->doc.min, d->doc.max), error_text(&why, op->arena));
 }
 
+struct ending {
+  struct donation *d;
+  int64_t began;
+  bool written, passed; // the decision; the failpoint
+  struct error error;
+};
+
+static void end_section(struct operation *op, struct ending *e) {
+  struct donation *d = e->d;
+  e->written = decision_write(op, d->sh, &d->doc, d->orphans, &e->error);
+  e->passed = !e->written || failpoint_hang(op, d->sh, "hangBeforeLeavingCriticalSection", &e->error);
+  if (!e->passed) return;
+  d->sh->counters.critical_section_commit_ms += loop_now_ms(op->loop) - e->began;
+  leave_section(op, d);
+  if (e->written) log_delivery(d);
+}
+
+static void end_branch(struct operation *op, size_t i, void *ctx) {
+  struct ending *e = ctx;
+  if (i == 0)
+    end_section(op, e);
+  else
+    deliver(op, e->d);
+}
+
+// The decision is what the config server has: the recipient may hear it while it is written here. Should it be lost
+// here, the next primary finds the same one, and the recipient does not mind to hear it twice.
+static bool end_committed(struct operation *op, struct donation *d, int64_t began, struct error *err) {
+  struct ending e = {.d = d, .began = began};
+  donation_log_commit(op, d); // written meanwhile
+  op_parallel(op, 2, end_branch, &e);
+  if (!e.written) d->delivered = false; // the coordinator document is needed once more
+  if (e.written && e.passed) return true;
+  *err = e.error;
+  return e.written ? false : error_prefix(err, "The migration is committed, but its decision could not be written");
+}
+
 static bool commit_on_config(struct operation *op, struct donation *d, struct error *err) {
   int64_t began = loop_now_ms(op->loop);
   section_block_reads(d->sh, d->request.ns, d->doc.session_id);
@@ -323,17 +358,7 @@ static bool commit_on_config(struct operation *op, struct donation *d, struct er
     return false;
   section_outcome_unknown(d->sh, d->request.ns, d->doc.session_id, false);
   commit_learn(op, d, reply);
-  bool written = decision_write(op, d->sh, &d->doc, d->orphans, err);
-  if (written && !failpoint_hang(op, d->sh, "hangBeforeLeavingCriticalSection", err)) return false;
-  d->sh->counters.critical_section_commit_ms += loop_now_ms(op->loop) - began;
-  leave_section(op, d);
-  if (!written) {
-    migration_recover_soon(d->sh);
-    return error_prefix(err, "The migration is committed, but its decision could not be written");
-  }
-  donation_log_commit(op, d); // written while the recipient is told
-  deliver(op, d);
-  return wait_for_deletion(op, d, err);
+  return end_committed(op, d, began, err) && wait_for_deletion(op, d, err);
 }
 
 // --- the whole ---
@@ -345,10 +370,10 @@ static void abort_migration(struct operation *op, struct donation *d) {
   if (d->commit_begun) metadata_invalidate(d->sh->metadata, d->request.ns); // the chunk's version was raised
   bool written = decision_write(op, d->sh, &d->doc, 0, &err);
   leave_section(op, d);
-  if (written)
+  if (written) {
+    log_delivery(d);
     deliver(op, d);
-  else
-    migration_recover_soon(d->sh);
+  }
   donation_log(op, d, "moveChunk.error");
 }
 
@@ -402,6 +427,14 @@ static void settle_branch(struct operation *op, size_t i, void *donation) {
     log_changes_wait(op, d->sh);
 }
 
+// What could not be done is the recovery's now, which leaves running donations alone. While the outcome is unknown the
+// recovery comes before everybody else: metadata does not become known again without it (metadata.h).
+static void leave_to_recovery(struct operation *op, struct donation *d) {
+  if (d->commit_begun && d->doc.decision == DECISION_NONE) metadata_invalidate(d->sh->metadata, d->request.ns);
+  leave_section(op, d);
+  if (d->documents_written && !d->forgotten) migration_recover_soon(d->sh);
+}
+
 // In an operation of its own, since the one of the steps may have been killed.
 static void end_migration(struct operation *op, void *donation) {
   struct donation *d = donation;
@@ -411,6 +444,7 @@ static void end_migration(struct operation *op, void *donation) {
   op_parallel(op, 2, settle_branch, d);
   finish(op, d);
   m->donation = NULL; // the capture gets nothing any more; a fetch that still runs keeps the cloner alive
+  leave_to_recovery(op, d);
   d->done = true;
   event_signal(&m->changed);
   event_signal(&d->ended);

@@ -32,7 +32,7 @@ struct donation { // counted references: the running operation's, and one of eac
   struct operation *op;          // the one that does it
   bool documents_written;        // coordinator and range deletion are in the log
   bool in_section, commit_begun; // writes wait; the config server may have been told
-  bool delivered;                // the recipient knows the decision; the coordinator document is not removed yet
+  bool delivered, forgotten;     // the recipient knows the decision; the coordinator document is removed
   int64_t orphans;               // documents of the range, as the recipient has them
   int64_t began_ms, step_began_ms, clone_began_ms, clone_ms, section_began_ms;
   int32_t step_ms[MOVE_STEPS];
