@@ -5,7 +5,7 @@
 #include "common/bson/doc.h"
 #include "common/net/replica_set_internal.h"
 
-enum { AWAIT_MS = 10000, GRACE_MS = 2000, PAUSE_MS = 500 };
+enum { AWAIT_MS = 10000, GRACE_MS = 2000, PAUSE_MS = 500, BETWEEN_MS = 10 };
 
 void await_take_version(struct member *m, const bson_t *hello) {
   bson_t version;
@@ -29,7 +29,7 @@ static bool hold(struct operation *op, struct member *m) {
   if (op->killed) return false;
   if (ok) {
     member_take_hello(m, reply, -1);
-    return true;
+    return op_sleep(op, BETWEEN_MS, &err); // whatever it answers, and however soon
   }
   bson_destroy(m->topology);
   m->topology = NULL; // known again when the member answers

@@ -3,6 +3,7 @@
 
 #include "common/bson/doc.h"
 #include "common/node/internal.h"
+#include "common/sharding/chunk_map.h"
 
 bool session_txn_is_current(struct request *r, struct error *err) {
   int64_t newest = store_session_txn_number(request_node(r)->store, r->lsid);
@@ -16,6 +17,13 @@ bool session_txn_is_current(struct request *r, struct error *err) {
 
 const bson_t *session_answer(struct request *r, struct arena *a, int32_t stmt_id) {
   return store_session_statement(request_node(r)->store, a, r->lsid, r->txn_number, stmt_id);
+}
+
+bool session_moved_away(struct request *r, const struct access *x, struct arena *a, int32_t stmt_id) {
+  struct key key;
+  return x->filtered && x->owner_map &&
+         store_session_key(request_node(r)->store, a, r->lsid, r->txn_number, stmt_id, &key) &&
+         !chunk_map_owned_by(x->owner_map, key, x->shard);
 }
 
 void session_statement_ids(struct arena *a, const bson_t *command, struct statement_ids *out) {

@@ -14,6 +14,10 @@ bool session_txn_is_current(struct request *r, struct error *err);
 // What statement stmt_id answered when it was executed; NULL = it was not.
 const bson_t *session_answer(struct request *r, struct arena *a, int32_t stmt_id);
 
+// Whether the statement was executed, but the document that it touched is on another shard since: that one has its
+// record as well and answers. Without this, a statement that is sent to every shard would be answered twice.
+bool session_moved_away(struct request *r, const struct access *x, struct arena *a, int32_t stmt_id);
+
 // The statement numbers of a command: stmtIds, else counted on from stmtId or 0.
 struct statement_ids {
   const int32_t *given;

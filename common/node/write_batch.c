@@ -182,12 +182,20 @@ enum outcome batch_refuse(struct batch *b, size_t i, size_t total, struct error 
   return record_error(b, i, total, err);
 }
 
+static const bson_t *nothing_done(const struct batch *b) {
+  bson_t *answer = arena_bson(b->op->arena);
+  BSON_APPEND_INT32(answer, "n", 0);
+  BSON_APPEND_INT32(answer, "nModified", 0);
+  return answer;
+}
+
 // What the statement answered when it was executed before; NULL: it was not.
 static const bson_t *find_answer(struct batch *b) {
   if (!b->retryable) return NULL;
   int32_t id = session_statement_id(&b->ids, b->statement);
   const bson_t *answer = session_answer(b->r, b->op->arena, id);
   if (!answer) return NULL;
+  if (session_moved_away(b->r, b->access, b->op->arena, id)) return nothing_done(b);
   char text[16];
   const char *key;
   bson_uint32_to_string(b->n_retried++, &key, text, sizeof text);

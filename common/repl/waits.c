@@ -5,7 +5,7 @@
 #include "common/repl/repl_internal.h"
 
 enum {
-  REPLICATION_MS = 20, // what a secondary may be behind, usually: nobody is asked before
+  REPLICATION_MS = 5, // what a secondary may be behind under load: nobody is asked before
   ASK_AGAIN_MS = 500,
   ASK_TIMEOUT_MS = 2000,
 };
@@ -28,6 +28,12 @@ static bool begin_barrier(struct repl *r) {
   return r->barrier_index != 0;
 }
 
+static void finish_barrier(struct repl *r) {
+  if (!r->barrier_index || r->applied < r->barrier_index) return;
+  r->barrier_index = 0;
+  r->barriers_finished = r->barriers_begun;
+}
+
 // One barrier at a time is under way; whoever comes meanwhile waits for the next one, together.
 bool repl_barrier(struct operation *op, struct repl *r, struct error *err) {
   if (!repl_is_primary(r)) return not_primary(r, err);
@@ -35,10 +41,7 @@ bool repl_barrier(struct operation *op, struct repl *r, struct error *err) {
   uint64_t term = r->leading, wanted = r->barriers_begun + 1;
   for (;;) {
     if (r->leading != term || !repl_is_primary(r)) return not_primary(r, err);
-    if (r->barrier_index && r->applied >= r->barrier_index) {
-      r->barrier_index = 0;
-      r->barriers_finished = r->barriers_begun;
-    }
+    finish_barrier(r);
     if (r->barriers_finished >= wanted) return true;
     if (!r->barrier_index && !begin_barrier(r)) return not_primary(r, err);
     if (!event_wait(op, &r->progressed, err)) return false;
@@ -101,7 +104,12 @@ bool repl_wait_applied(struct operation *op, struct repl *r, uint64_t ts, struct
 
 bool repl_reach_time(struct operation *op, struct repl *r, uint64_t ts, struct error *err) {
   if (!repl_is_primary(r)) return not_primary(r, err);
-  return repl_wait_applied(op, r, ts, err);
+  if (r->last.ts < ts) return repl_wait_applied(op, r, ts, err);
+  // The member that asks has the entry, but has not heard yet that it is committed: it hears that with the next entry,
+  // which may be a heartbeat away.
+  finish_barrier(r);
+  if (!r->barrier_index && !consensus_alone(r->consensus)) (void)begin_barrier(r);
+  return true;
 }
 
 struct optime repl_last_applied(const struct repl *r) {

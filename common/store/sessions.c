@@ -144,23 +144,38 @@ int64_t store_session_txn_number(struct store *s, const uint8_t lsid[16]) {
   return session ? session->txn : -1;
 }
 
-const bson_t *store_session_statement(struct store *s, struct arena *a, const uint8_t lsid[16], int64_t txn_number,
-                                      int32_t stmt_id) {
+// Stands on the statement's record, which is (reply, key). false: there is none. To be reset afterwards.
+static bool find_record(struct store *s, const uint8_t lsid[16], int64_t txn_number, int32_t stmt_id) {
   struct sessions *t = s->sessions;
-  if (store_session_txn_number(s, lsid) != txn_number) return NULL;
+  if (store_session_txn_number(s, lsid) != txn_number) return false;
   if (!t->find)
-    t->find = db_prepare(&s->catalog, "SELECT reply FROM statements WHERE lsid = ? AND stmt = ? AND txn = ?");
+    t->find = db_prepare(&s->catalog, "SELECT reply, key FROM statements WHERE lsid = ? AND stmt = ? AND txn = ?");
   db_read(&s->catalog);
   bind_blob(t->find, 1, lsid, 16);
   sqlite3_bind_int(t->find, 2, stmt_id);
   sqlite3_bind_int64(t->find, 3, txn_number);
-  const bson_t *reply = NULL;
-  if (db_step(&s->catalog, t->find)) {
-    struct key blob = column_key(t->find, 0);
-    reply = arena_bson_copy(a, blob.data, blob.len);
-  }
+  if (db_step(&s->catalog, t->find)) return true;
   sqlite3_reset(t->find);
+  return false;
+}
+
+const bson_t *store_session_statement(struct store *s, struct arena *a, const uint8_t lsid[16], int64_t txn_number,
+                                      int32_t stmt_id) {
+  if (!find_record(s, lsid, txn_number, stmt_id)) return NULL;
+  struct key blob = column_key(s->sessions->find, 0);
+  const bson_t *reply = arena_bson_copy(a, blob.data, blob.len);
+  sqlite3_reset(s->sessions->find);
   return reply;
+}
+
+bool store_session_key(struct store *s, struct arena *a, const uint8_t lsid[16], int64_t txn_number, int32_t stmt_id,
+                       struct key *out) {
+  if (!find_record(s, lsid, txn_number, stmt_id)) return false;
+  bool keyed = sqlite3_column_type(s->sessions->find, 1) != SQLITE_NULL;
+  struct key key = column_key(s->sessions->find, 1);
+  if (keyed) *out = (struct key){.data = arena_memdup(a, key.data, key.len), .len = key.len};
+  sqlite3_reset(s->sessions->find);
+  return keyed;
 }
 
 static void append_record(sqlite3_stmt *q, const struct collection *c, uint32_t position, bson_t *array) {

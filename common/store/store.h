@@ -156,6 +156,9 @@ int64_t collection_index_bytes(const struct collection *c, const struct index *i
 // Finds what statement stmt_id of this transaction number answered. NULL = not executed.
 const bson_t *store_session_statement(struct store *s, struct arena *a, const uint8_t lsid[16], int64_t txn_number,
                                       int32_t stmt_id);
+// The shard key (encoded, copied) of the document that statement touched; false: not recorded, or without one.
+bool store_session_key(struct store *s, struct arena *a, const uint8_t lsid[16], int64_t txn_number, int32_t stmt_id,
+                       struct key *out);
 int64_t store_session_txn_number(struct store *s, const uint8_t lsid[16]); // highest seen, -1 = none
 // Records whose statements touched [min, max) of the collection: for a chunk's move. Appends documents for
 // change_session().

@@ -12,11 +12,13 @@
 #include <cmocka.h>
 
 #include "proto/message.h"
+#include "tests/integration/moves.h"
 #include "tests/integration/raw.h"
 #include "tests/integration/sets.h"
 
 enum {
   MEMBERS = 3,
+  STEP_DOWNS = 3,
   STOPS = 5, // of a primary; STOPS in the environment says otherwise
   UNKNOWN_MODE = 79,
   UNSATISFIABLE = 100,
@@ -284,11 +286,11 @@ static void not_retryable(void **state) {
                             ",'txnNumber':{'$numberLong':'8'}}"),
                    TOO_OLD);
   assert_int_equal(raw_code(&r, "retry",
-                            "{'update':'r','updates':[{'q':{},'u':{'$inc':{'m':1}},'multi':true}]," SESSION
+                            "{'update':'r','updates':[{'q':{'k':-80},'u':{'$inc':{'m':1}},'multi':true}]," SESSION
                             ",'txnNumber':{'$numberLong':'10'}}"),
                    INVALID_OPTIONS);
   assert_int_equal(raw_code(&r, "retry",
-                            "{'delete':'r','deletes':[{'q':{'_id':-1},'limit':0}]," SESSION
+                            "{'delete':'r','deletes':[{'q':{'k':-90},'limit':0}]," SESSION
                             ",'txnNumber':{'$numberLong':'11'}}"),
                    INVALID_OPTIONS);
   assert_int_equal(raw_code(&r, "retry", "{'find':'r'," SESSION ",'txnNumber':{'$numberLong':'12'}}"), NOT_RETRYABLE);
@@ -306,11 +308,32 @@ static void labels(void **state) {
   assert_true(bson_iter_init(&it, &reply) && bson_iter_find_descendant(&it, "errorLabels.0", &label));
   assert_string_equal(bson_iter_utf8(&label, NULL), "RetryableWriteError");
   assert_true(bson_iter_init(&it, &reply) && bson_iter_find_descendant(&it, "topologyVersion.counter", &label));
+  assert_true(bson_iter_init_find(&it, &reply, "operationTime") && bson_iter_init_find(&it, &reply, "$clusterTime"));
   bson_destroy(&reply);
   assert_false(raw_command(&r, "retry", &reply, "{'insert':'x','documents':[{}]}"));
   assert_false(bson_iter_init_find(&it, &reply, "errorLabels"));
   bson_destroy(&reply);
   raw_close(&r);
+}
+
+// --- stepping down ---
+
+// Nothing is lost and nothing done twice when primaries step down under writers.
+static void step_down(void **state) {
+  const struct process *const routers[] = {&cluster.routers[0], &cluster.routers[1]};
+  mongoc_client_t *c = client_of(&cluster.routers[0]);
+  moves_setup(c);
+  struct writers *w = writers_start(routers, 2);
+  for (int i = 0; i < STEP_DOWNS; i++) {
+    wait_ms(1000);
+    (void)set_step_down_primary(&cluster.shards[0]);
+  }
+  wait_ms(1000);
+  writers_stop(w);
+  writers_verify(w, c);
+  print_message("%d step-downs, %d writes acknowledged\n", STEP_DOWNS, (int)writers_acknowledged(w));
+  writers_free(w);
+  mongoc_client_destroy(c);
 }
 
 // --- a primary that stood still ---
@@ -573,13 +596,12 @@ static int stop(void **state) {
 
 int main(void) {
   mongoc_init();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(write_concerns),   cmocka_unit_test(write_timeout),
-                                     cmocka_unit_test(read_concerns),    cmocka_unit_test(default_concerns),
-                                     cmocka_unit_test(retryable_writes), cmocka_unit_test(not_retryable),
-                                     cmocka_unit_test(labels),           cmocka_unit_test(oplog),
-                                     cmocka_unit_test(hello_waits),      cmocka_unit_test(hello_streams),
-                                     cmocka_unit_test(stopped_primary),  cmocka_unit_test(shell_helpers),
-                                     cmocka_unit_test(partial_results)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(write_concerns),   cmocka_unit_test(write_timeout),    cmocka_unit_test(read_concerns),
+      cmocka_unit_test(default_concerns), cmocka_unit_test(retryable_writes), cmocka_unit_test(not_retryable),
+      cmocka_unit_test(labels),           cmocka_unit_test(step_down),        cmocka_unit_test(oplog),
+      cmocka_unit_test(hello_waits),      cmocka_unit_test(hello_streams),    cmocka_unit_test(stopped_primary),
+      cmocka_unit_test(shell_helpers),    cmocka_unit_test(partial_results)};
   int failed = cmocka_run_group_tests(tests, start, stop);
   mongoc_cleanup();
   return failed;
