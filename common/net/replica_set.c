@@ -231,7 +231,8 @@ static void ask(struct operation *op, struct member *m) {
     log_warn("NETWORK", "A member of a replica set does not answer", "replicaSet:s host:s error:e", s->name, m->host,
              &err);
   }
-  m->silent = err.code == ERR_NetworkTimeout;
+  // Also where a new connection is refused at once or its name is gone: old ones may hang, if the host was cut off.
+  m->silent = error_is_network(err.code);
   m->replaced = false; // once told is enough: the next time it may take longer
   bool was_primary = m->kind == KIND_PRIMARY;
   m->kind = KIND_UNKNOWN;

@@ -15,7 +15,7 @@ struct member {
   int64_t last_update_ms; // wall clock of the last answer
   bool gone;              // no longer in the set: its fiber ends
   bool look_now;          // do not wait for the interval
-  bool silent;            // its last hello timed out: calls may hang on it
+  bool silent;            // its last hello failed: calls may hang on it
   int64_t asked_ms;       // since when it is asked (loop time), 0 = it is not
   bool replaced;          // another one is primary now, and this one has not answered since
   bson_t *topology;       // its topologyVersion; NULL = it gave none
@@ -41,7 +41,7 @@ struct replica_set {
   uint8_t election[12]; // the greatest electionId of a primary that was seen
 };
 
-void member_look(struct member *m); // asks it again at once
+void member_look(struct member *m);                                             // asks it again at once
 void member_take_hello(struct member *m, const bson_t *hello, int64_t took_us); // took_us < 0: it was held there
 void await_start(struct member *m);
 void await_take_version(struct member *m, const bson_t *hello);

@@ -208,12 +208,13 @@ static void test_failover(void **state) {
 
 struct late {
   struct fake *f;
+  int64_t after_ms;
 };
 
 static void become_primary(struct operation *op, void *arg) {
   struct late *l = arg;
   struct error err;
-  EXPECT(op_sleep(op, 250, &err));
+  EXPECT(op_sleep(op, l->after_ms, &err));
   l->f->role = PRIMARY;
   l->f->term = 9;
 }
@@ -223,7 +224,7 @@ static void waiting(struct operation *op, void *arg) {
   struct error err;
   setup(op, &c);
   c.members[0].role = SECONDARY;
-  struct late l = {.f = &c.members[2]};
+  struct late l = {.f = &c.members[2], .after_ms = 250};
   (void)operation_start(op->loop, "late", become_primary, &l);
   int64_t from = clock_mono_ms();
   EXPECT(ping(op, &c, false, &err));
@@ -236,16 +237,19 @@ static void test_waits_for_a_primary(void **state) {
   in_loop(waiting, NULL);
 }
 
-// A primary that was stopped accepts connections and never answers. The call that hangs on it ends when its successor
-// is seen.
-static void silence(struct operation *op, void *arg) {
+// A primary that was stopped accepts connections and never answers; one that was cut off the network does not even
+// accept any more, but nobody says so on those that are there. The call that hangs on it ends when its successor is
+// seen.
+static void silence(struct operation *op, bool cut_off) {
   struct cluster c;
   struct error err;
   setup(op, &c);
   EXPECT(selects(op, &c, READ_PRIMARY, NULL, 0));
   EXPECT(op_sleep(op, 20, &err));
   c.members[0].role = SILENT;
-  struct late l = {.f = &c.members[1]};
+  if (cut_off) server_stop_accepting(c.members[0].server);
+  struct late l = {.f = &c.members[1],
+                   .after_ms = cut_off ? 4500 : 250}; // after a hello that timed out and a refused one
   (void)operation_start(op->loop, "late", become_primary, &l);
   (void)error_set(&err, ERR_NetworkTimeout, "look");
   op_deadline_in(op, 60000, ERR_MaxTimeMSExpired);
@@ -255,8 +259,17 @@ static void silence(struct operation *op, void *arg) {
   teardown(op, &c);
 }
 
+static void stopped(struct operation *op, void *arg) {
+  silence(op, false);
+}
+
+static void cut_off(struct operation *op, void *arg) {
+  silence(op, true);
+}
+
 static void test_silent_primary(void **state) {
-  in_loop(silence, NULL);
+  in_loop(stopped, NULL);
+  in_loop(cut_off, NULL);
 }
 
 static void foreign(struct operation *op, void *arg) {
