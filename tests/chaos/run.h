@@ -15,7 +15,6 @@ struct registers; // work_register.c
 struct lists;     // work_list.c
 struct sets;      // work_set.c
 struct counters;  // work_counter.c
-struct session_reads;
 
 struct run {
   uint64_t seed;
