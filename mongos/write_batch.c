@@ -7,6 +7,11 @@
 // that of its stmtId. An unordered child's reply may hold an error for each of its statements.
 enum { ELEMENT_BYTES = 7, STMT_ID_BYTES = 4 + 7, ERROR_BYTES = 272 };
 
+enum {
+  ROUNDS_WITHOUT_PROGRESS = 5, // in a row, by a placement that was tried before
+  ROUNDS_WITHOUT_END = 40,     // in a row by whatever placement; most of them wait a second
+};
+
 struct batch *batch_new(struct arena *a, bool ordered, bool retryable, size_t n) {
   struct batch *b = arena_zalloc(a, sizeof *b);
   *b = (struct batch){.arena = a, .ordered = ordered, .retryable = retryable, .n = n};
@@ -212,4 +217,11 @@ void batch_fail(struct batch *b, size_t op) {
   for (size_t i = op + 1; i < b->n; i++) {
     if (b->ops[i].state < WRITE_DONE) settle(b, &b->ops[i], WRITE_FAILED);
   }
+}
+
+bool batch_patient(struct batch_patience *p, size_t settled, bool new_route) {
+  p->stuck = settled > p->settled ? 0 : p->stuck + 1;
+  p->same = p->stuck == 0 || new_route ? 0 : p->same + 1;
+  p->settled = settled;
+  return p->same < ROUNDS_WITHOUT_PROGRESS && p->stuck <= ROUNDS_WITHOUT_END;
 }

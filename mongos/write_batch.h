@@ -82,4 +82,15 @@ void batch_child_op(struct batch *b, size_t op, const char *shard, enum child_ou
 void batch_alone_done(struct batch *b, size_t op, bool again); // a round of its own ended, or has to be repeated
 void batch_fail(struct batch *b, size_t op);                   // and with an ordered batch all that is not done
 
+// How long a batch is tried that does not get on. A round by a placement that nobody had tried yet is progress of a
+// kind: somebody drops, makes or moves the collection faster than its statements arrive, and that is no reason to
+// refuse them, within limits.
+struct batch_patience {
+  size_t settled; // statements, after the last round
+  int stuck;      // rounds in a row that settled none
+  int same;       // ... and, in a row, had the placement of the one before
+};
+// After a round. false: it is enough.
+bool batch_patient(struct batch_patience *p, size_t settled, bool new_route);
+
 #endif

@@ -11,13 +11,7 @@
 #include "mongos/two_phase.h"
 #include "mongos/write_error.h"
 
-enum {
-  ROUNDS_WITHOUT_PROGRESS = 5, // in a row, by a placement that was tried before
-  ROUNDS_WITHOUT_END = 40,     // in a row by whatever placement; most of them wait a second
-};
-
-// What a round was routed by. One that nobody had tried yet is progress of a kind: somebody drops, makes or moves the
-// collection faster than its statements arrive, and that is no reason to refuse them.
+// What a round was routed by.
 struct route_seen {
   enum placement_kind kind;
   struct database_version db;
@@ -284,8 +278,8 @@ static bool run_rounds(struct execution *x, struct error *err) {
   struct operation *op = x->r->op;
   struct arena *of_round __attribute__((cleanup(arena_cleanup))) = arena_new();
   bool done = false;
-  size_t settled = 0;
-  for (int stuck = 0, same = 0; !done;) {
+  struct batch_patience patience = {0};
+  while (!done) {
     struct error e = {0};
     op->arena = of_round;
     bool ok = run_round(x, &done, &e);
@@ -293,15 +287,13 @@ static bool run_rounds(struct execution *x, struct error *err) {
     if (!ok) error_copy(err, &e, x->outer);
     arena_reset(of_round);
     if (!ok) return false;
-    stuck = x->batch->settled > settled ? 0 : stuck + 1;
-    same = stuck == 0 || x->new_route ? 0 : same + 1;
-    settled = x->batch->settled;
+    bool patient = batch_patient(&patience, x->batch->settled, x->new_route);
     if (done) return true;
-    if (same >= ROUNDS_WITHOUT_PROGRESS || stuck > ROUNDS_WITHOUT_END) {
-      fail_the_rest(x, stuck);
+    if (!patient) {
+      fail_the_rest(x, patience.stuck);
       return true;
     }
-    if (stuck > 0 && !stale_pause(op, stuck - 1, err)) return false;
+    if (patience.stuck > 0 && !stale_pause(op, patience.stuck - 1, err)) return false;
   }
   return true;
 }

@@ -323,6 +323,21 @@ static void an_error_ends_an_ordered_batch(void **state) {
   arena_free(a);
 }
 
+// Six rounds by one placement are enough; not so when each had another one, until those are too many, too.
+static void patience_ends(void **state) {
+  struct batch_patience p = {0};
+  assert_true(batch_patient(&p, 0, true));
+  for (int i = 0; i < 4; i++) assert_true(batch_patient(&p, 0, false));
+  assert_false(batch_patient(&p, 0, false));
+
+  p = (struct batch_patience){0};
+  for (int i = 0; i < 40; i++) assert_true(batch_patient(&p, 0, true));
+  assert_false(batch_patient(&p, 0, true));
+
+  p = (struct batch_patience){0};
+  for (size_t i = 1; i < 100; i++) assert_true(batch_patient(&p, i, false)); // it gets on
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(example_of_the_article),
@@ -337,6 +352,7 @@ int main(void) {
       cmocka_unit_test(a_match_is_all_there_is_to_an_id),
       cmocka_unit_test(rounds_of_their_own),
       cmocka_unit_test(an_error_ends_an_ordered_batch),
+      cmocka_unit_test(patience_ends),
   };
   return cmocka_run_group_tests_name("mongos/write_batch", tests, NULL, NULL);
 }
