@@ -29,7 +29,7 @@ fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 apt() {
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 "$@" >"$log" 2>&1 && return
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=600 "$@" >"$log" 2>&1 && return
   cat "$log" >&2
   echo "apt-get $1 failed (see above): the packages that are needed could not be installed." >&2
   exit 1

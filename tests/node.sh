@@ -10,8 +10,12 @@ new_enough() { # program
 
 npm_install() {
   if ! command -v npm >/dev/null; then
-    echo "Installing npm ..." >&2
-    if [[ $EUID -eq 0 ]]; then apt-get install -q -y --no-install-recommends npm >/dev/null; else sudo apt-get install -q -y --no-install-recommends npm >/dev/null; fi
+    echo "Installing npm, which takes a while ..." >&2
+    local as_root=()
+    [[ $EUID -eq 0 ]] || as_root=(sudo)
+    "${as_root[@]}" apt-get update -q >/dev/null
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+      -o DPkg::Lock::Timeout=600 npm >/dev/null
   fi
   npm "$@" --no-audit --no-fund --loglevel=error >&2
 }
