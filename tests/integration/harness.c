@@ -135,10 +135,24 @@ static bool usable(struct process *p) {
   return ok;
 }
 
+// A signal that is meant for the daemon may come before it has replaced this program: it must not go to our handlers.
+static void as_a_fresh_program(const sigset_t *mask) {
+  static const int ours[] = {SIGTERM, SIGINT, SIGHUP};
+  for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) (void)signal(ours[i], SIG_DFL);
+  (void)sigprocmask(SIG_SETMASK, mask, NULL);
+}
+
 void process_launch(struct process *p) {
+  sigset_t all, mask;
   assert_int_equal(p->pid, 0);
+  (void)sigfillset(&all);
+  (void)pthread_sigmask(SIG_SETMASK, &all, &mask);
   p->pid = fork();
-  if (p->pid == 0) run_daemon(p);
+  if (p->pid == 0) {
+    as_a_fresh_program(&mask);
+    run_daemon(p);
+  }
+  (void)pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }
 
 void process_start(struct process *p) {
