@@ -43,7 +43,7 @@ struct disk { // shared between a test and the process it watches
   int64_t writes;    // writes and syncs so far
   int64_t fail_from; // the first of them that fails; 0 = none
   int fail_code;     // SQLITE_FULL, SQLITE_IOERR_WRITE ...
-  uint8_t trace[TRACE_BYTES];
+  _Alignas(struct disk_event) uint8_t trace[TRACE_BYTES];
 };
 
 static struct disk *disk; // NULL: nobody watches
