@@ -15,9 +15,11 @@ enum {
   FORMAT = 1,
   WAL_BYTES = 4 << 20,     // filled once, so that commits overwrite
   CHECKPOINT_PAGES = 1000, // of 4 KiB: just below that
-  CUT_ROWS = 512,          // a slice of what is removed: at most so many rows ...
-  CUT_BYTES = 4 << 20,     // ... and bytes, so that a commit does not wait longer for it than for a large batch
-  BUSY_MS = 10000,         // somebody looks at the file with a tool
+  // A slice of what is removed, one after each batch that is written: more than the batches of steady writes bring, or
+  // the file would grow without end; and not so much that the next commit waits longer than for a large batch.
+  CUT_ROWS = 2048,
+  CUT_BYTES = 12 << 20,
+  BUSY_MS = 10000, // somebody looks at the file with a tool
 };
 
 enum statement { BEGIN, COMMIT, DELETE_FROM, INSERT, SET_VOTE, SET_MARK, SET_NOTE, CUT_SIZES, CUT, N_STATEMENTS };
@@ -319,8 +321,11 @@ bool log_file_checkpoint_due(const struct log_file *f) {
 }
 
 void log_file_checkpoint(struct log_file *f) {
-  // A reader may keep a part back (SQLITE_BUSY is not returned for that); the next one gets it.
+  // Without our own reader in the way all of it is copied, and the WAL begins anew, also while a member that is behind
+  // is read for without a pause. A reader outside may keep a part back (that is no error); the next one gets it.
+  uv_mutex_lock(&f->read_lock);
   int rc = sqlite3_wal_checkpoint_v2(f->write, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+  uv_mutex_unlock(&f->read_lock);
   if (rc != SQLITE_OK && rc != SQLITE_BUSY) fail(f, f->write, "a checkpoint");
   f->wal_pages = 0;
 }
