@@ -35,6 +35,7 @@ double limit_sqlite_copy_s(const char *folder, int rows);
 double load_per_s(int port, const void *message, size_t n, int clients, double seconds);
 
 double now_us(void);
+double cpu_us(void);                     // of this process: for what only computes, whoever else uses the processors
 double median(double *values, size_t n); // sorts them
 
 #endif

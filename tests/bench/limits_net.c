@@ -17,10 +17,18 @@
 #include "tests/bench/client.h"
 #include "tests/bench/limits.h"
 
-double now_us(void) {
+static double clock_us(clockid_t clock) {
   struct timespec t;
-  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  (void)clock_gettime(clock, &t);
   return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+double now_us(void) {
+  return clock_us(CLOCK_MONOTONIC);
+}
+
+double cpu_us(void) {
+  return clock_us(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 static int by_value(const void *a, const void *b) {
