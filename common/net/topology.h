@@ -1,8 +1,8 @@
 // topologyVersion: what lets clients wait for a change of a server's hello instead of asking again and again
 // (reference/clients.md section 4.4).
 //
-// A hello with {topologyVersion, maxAwaitTimeMS} that names the present version is held until it changes or the time has
-// passed. With the exhaust flag the answers go on by themselves (dispatch.c).
+// A hello with {topologyVersion, maxAwaitTimeMS} that names the present version is held until it changes or the time
+// has passed. With the exhaust flag the answers go on by themselves (dispatch.c).
 #ifndef SHARDLET_NET_TOPOLOGY_H
 #define SHARDLET_NET_TOPOLOGY_H
 
