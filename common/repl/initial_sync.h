@@ -3,19 +3,18 @@
 //   1. It learns that from raft: the leader sends a snapshot instead of entries. That message is not given to consensus
 //      but begins a copy (transport.c).
 //   2. The leader takes a snapshot (index S) and promises to keep its log behind S. The member copies the leader's
-//   files
-//      as they are, one after the other and the catalog last, into a new generation of its data directory
+//      files as they are, one after the other and the catalog last, into a new generation of its data directory
 //      (store/copy.h).
 //   3. When all of that is durable, consensus is given a snapshot that ends at S, and one write of raft.sqlite replaces
 //      the log by it and names the new generation. This write is the whole switch: a crash before it leaves the old
 //      generation with the old log, one after it leaves the new ones.
 //   4. The store is put on the new generation; entries from S+1 on come from the leader like any others.
 //
-// Why the copy is right though writes go on: S is committed, each file holds everything up to S and some more, and
-// skips of S+1... what it has. So it is a crashed directory whose log is on the leader, and the member is RECOVERING
-// until it has applied up to the highest index of any file, which the leader had applied, so which is committed: every
-// later leader has these entries too. It serves nothing and says STARTUP2 before it also has what the leader had when
-// the copy was complete.
+// Why the copy is right though writes go on: S is committed; each file holds every entry up to S and some of those that
+// follow, and skips what it has already. So it is a crashed directory whose log is on the leader: the member is
+// RECOVERING until it has applied up to the highest index of any file. That the leader had applied, so it is committed,
+// and every later leader has it too. The member serves nothing and says STARTUP2 until it also has what the leader had
+// when the copy was complete.
 //
 // Why disk stays bounded: a leader keeps entries for members that are copying, or that answer and are a little behind,
 // up to a limit (pacing.c); a copy that takes longer than that much of writing begins anew. Nothing is spooled on the
