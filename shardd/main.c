@@ -27,20 +27,13 @@
 enum { TAKE_OVER_RETRY_MS = 500 };
 
 static const struct command *const tables[] = {
-    shardd_create_commands,
-    shardd_drop_commands,
-    shardd_rename_commands,
-    shardd_participant_commands,
-    shardd_admin_commands,
-    shardd_donor_commands,
-    shardd_recipient_commands,
-    shardd_split_commands,
-    shardd_merge_commands,
-    shardd_test_commands,
-    shardd_move_collection_commands,
-    shardd_collection_copy_commands,
-    shardd_balancing_commands,
-    NULL,
+    shardd_create_commands,          shardd_drop_commands,
+    shardd_rename_commands,          shardd_participant_commands,
+    shardd_admin_commands,           shardd_donor_commands,
+    shardd_recipient_commands,       shardd_split_commands,
+    shardd_merge_commands,           shardd_test_commands,
+    shardd_move_collection_commands, shardd_collection_copy_commands,
+    shardd_balancing_commands,       NULL,
 };
 
 // --- roles ---
@@ -175,16 +168,15 @@ static struct shard *shard_new(struct loop *l) {
 
 static bool start(struct operation *op, struct loop *l, const struct options *o, void **state, struct error *err) {
   struct shard *sh = shard_new(l);
-  struct node_options n = {
-      .program = "shardd",
-      .options = o,
-      .tables = tables,
-      .repl_hooks = {.ctx = sh,
-                     .applied = applied,
-                     .stepping_up = stepping_up,
-                     .role_changed = role_changed,
-                     .replaced = replaced},
-      .daemon = sh};
+  struct node_options n = {.program = "shardd",
+                           .options = o,
+                           .tables = tables,
+                           .repl_hooks = {.ctx = sh,
+                                          .applied = applied,
+                                          .stepping_up = stepping_up,
+                                          .role_changed = role_changed,
+                                          .replaced = replaced},
+                           .daemon = sh};
   version_check_hooks(sh, &n.hooks);
   status_hooks(sh, &n.hooks);
   if (!node_start(op, &sh->node, l, &n, err)) return false; // the process ends
