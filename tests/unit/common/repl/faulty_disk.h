@@ -241,15 +241,16 @@ static int disk_open(sqlite3_vfs *vfs, const char *path, sqlite3_file *file, int
   struct disk_file *f = (struct disk_file *)file;
   f->base.pMethods = NULL;
   f->real = (sqlite3_file *)(f + 1);
-  (void)pthread_mutex_lock(&disk_lock);
   bool there = path && access(path, F_OK) == 0;
+  // Without disk_lock: SQLite takes a mutex of its own here, and holds that one when it calls unlink().
   int rc = real_vfs->xOpen(real_vfs, path, f->real, flags, out_flags);
   struct stat st;
   if (rc == SQLITE_OK && path && stat(path, &st) == 0) {
     f->inode = st.st_ino;
+    (void)pthread_mutex_lock(&disk_lock);
     if (!there) disk_note(DISK_CREATE, f->inode, 0, path, strlen(path) + 1);
+    (void)pthread_mutex_unlock(&disk_lock);
   }
-  (void)pthread_mutex_unlock(&disk_lock);
   if (rc == SQLITE_OK) f->base.pMethods = &disk_methods;
   return rc;
 }
