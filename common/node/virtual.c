@@ -13,7 +13,6 @@
 #define STARTUP_NS "local.startup_log"
 
 enum { MOST_ENTRIES = 64, MOST_BYTES = 1 << 20 };
-enum { CAPPED_POSITION_LOST = 136 }; // an error code
 
 struct virtual_scan {
   struct node *node;
@@ -136,7 +135,7 @@ static bool fill(struct operation *op, struct virtual_scan *v, struct error *err
     if (v->backward && first > v->next) v->next = first;
     if (v->next > v->last) break;
     if (first > v->next)
-      return error_set(err, CAPPED_POSITION_LOST,
+      return error_set(err, ERR_CappedPositionLost,
                        "CollectionScan died due to position in capped collection being deleted");
     if (!(v->backward ? read_backward : read_forward)(op, v, err)) return false;
   }
