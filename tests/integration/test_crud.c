@@ -122,6 +122,32 @@ static void refused_by_name(void **state) {
   assert_int_equal(must_fail(client, "local", "{'insert':'x','documents':[{}]}"), 73);
 }
 
+// An option that is not known must not be ignored: the answer would be another one than was asked for.
+static void unknown_fields_are_refused_by_name(void **state) {
+  (void)state;
+  static const char *const commands[] = {
+      "{'find':'u','zz':1}",
+      "{'aggregate':'u','pipeline':[],'cursor':{},'zz':1}",
+      "{'insert':'u','documents':[{}],'zz':1}",
+      "{'update':'u','updates':[{'q':{},'u':{'$set':{'a':1}},'zz':1}]}",
+      "{'delete':'u','deletes':[{'q':{},'limit':1,'zz':1}]}",
+      "{'findAndModify':'u','query':{},'remove':true,'zz':1}",
+      "{'count':'u','zz':1}",
+      "{'create':'u','zz':1}",
+      "{'explain':{'find':'u','zz':1}}",
+  };
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    bson_t reply;
+    assert_false(command(client, "db", &reply, "%s", commands[i]));
+    assert_int_equal(reply_i64(&reply, "code"), 40415);
+    bson_iter_t it;
+    assert_true(bson_iter_init_find(&it, &reply, "errmsg"));
+    assert_non_null(strstr(bson_iter_utf8(&it, NULL), "zz' is an unknown field"));
+    bson_destroy(&reply);
+  }
+  assert_int_equal(count_documents(client, "db", "u", "{}"), 0);
+}
+
 static void cursors(void **state) {
   for (int i = 0; i < 10; i++) {
     must(client, db, "{'insert':'q','documents':[{'i':%d},{'i':%d},{'i':%d}]}", i * 3, i * 3 + 1, i * 3 + 2);
@@ -352,44 +378,18 @@ static void restart_keeps_all(void **state) {
   assert_int_equal(answer("nIndexesWas", "{'drop':'x'}"), 2);
 }
 
-// An option that is not known must not be ignored: the answer would be another one than was asked for.
-static void unknown_fields_are_refused_by_name(void **state) {
-  (void)state;
-  static const char *const commands[] = {
-      "{'find':'u','zz':1}",
-      "{'aggregate':'u','pipeline':[],'cursor':{},'zz':1}",
-      "{'insert':'u','documents':[{}],'zz':1}",
-      "{'update':'u','updates':[{'q':{},'u':{'$set':{'a':1}},'zz':1}]}",
-      "{'delete':'u','deletes':[{'q':{},'limit':1,'zz':1}]}",
-      "{'findAndModify':'u','query':{},'remove':true,'zz':1}",
-      "{'count':'u','zz':1}",
-      "{'create':'u','zz':1}",
-      "{'explain':{'find':'u','zz':1}}",
-  };
-  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-    bson_t reply;
-    assert_false(command(client, "db", &reply, "%s", commands[i]));
-    assert_int_equal(reply_i64(&reply, "code"), 40415);
-    bson_iter_t it;
-    assert_true(bson_iter_init_find(&it, &reply, "errmsg"));
-    assert_non_null(strstr(bson_iter_utf8(&it, NULL), "zz' is an unknown field"));
-    bson_destroy(&reply);
-  }
-  assert_int_equal(count_documents(client, "db", "u", "{}"), 0);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(statements_and_their_counts),
       cmocka_unit_test(a_batch_sees_itself),
       cmocka_unit_test(errors_of_statements),
       cmocka_unit_test(refused_by_name),
+      cmocka_unit_test(unknown_fields_are_refused_by_name),
       cmocka_unit_test(cursors),
       cmocka_unit_test(explained),
       cmocka_unit_test(concurrent_clients),
       cmocka_unit_test(index_build_under_writes),
       cmocka_unit_test(retried_writes),
-      cmocka_unit_test(unknown_fields_are_refused_by_name),
       cmocka_unit_test(restart_keeps_all),
   };
   mongoc_init();
