@@ -35,12 +35,13 @@ void standing_update(struct repl *r) {
 }
 
 // The voter to hand over to: of the highest priority among those that have at least `least` of the log. NULL: none.
+// Of several it is another one each time: one that is frozen, which only itself knows, does not take over.
 static const struct member *best_successor(const struct repl *r, uint64_t least, double above) {
   const struct members *m = consensus_members(r->consensus);
   const struct member *best = NULL;
   double best_priority = above;
   for (size_t i = 0; i < m->n; i++) {
-    const struct member *c = &m->list[i];
+    const struct member *c = &m->list[(r->handovers + i) % m->n];
     if (c->id == r->id || c->role != ROLE_VOTER || consensus_match(r->consensus, c->id) < least) continue;
     double priority = priority_of(r, c->address);
     if (priority > best_priority) {
@@ -66,6 +67,7 @@ static void consider_takeover(struct repl *r) {
 void standing_hand_over(struct repl *r) {
   const struct member *m = consensus_transferring(r->consensus) ? NULL : best_successor(r, r->applied, 0);
   if (!m) return;
+  r->handovers++;
   (void)consensus_transfer(r->consensus, drive_now(), m->id);
   drive_settle(r);
 }

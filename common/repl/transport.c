@@ -279,6 +279,9 @@ void transport_tell(struct transport *t, uint64_t id) {
 
 void transport_keep(struct transport *t, const struct members *m) {
   int64_t now = loop_now_ms(t->r->loop);
+  // Two secondaries have nothing to say to each other but reports.
+  for (size_t i = 0; i < m->n; i++)
+    if (m->list[i].id != t->r->id) (void)need_peer(t, m->list[i].id, m->list[i].address);
   for (size_t i = t->n_peers; i-- > 0 && !t->holding;) {
     struct peer *p = t->peers[i];
     if (p->reading || members_find(m, p->id) || (p->heard >= 0 && now - p->heard < FORGET_MS)) continue;
