@@ -18,8 +18,8 @@ struct server {
   struct connection *connections;
   size_t n_connections, n_created;
   bool closing;
-  int32_t closing_code;        // what the requests that still run were killed with
-  struct event changed;        // a connection has gone
+  int32_t closing_code; // what the requests that still run were killed with
+  struct event changed; // a connection has gone
   struct server_traffic traffic;
   struct buf out;              // where replies are put together
   uint8_t scratch[READ_BYTES]; // what is read, between two callbacks that follow each other

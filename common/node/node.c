@@ -23,9 +23,8 @@ enum {
   SHUTDOWN_GRACE_MS = 5000, // for replies on their way out
 };
 
-static const struct command *const node_tables[] = {node_crud_commands, node_ddl_commands, node_stats_commands,
-                                                    node_diagnostic_commands, node_repl_commands,
-                                                    node_sync_commands};
+static const struct command *const node_tables[] = {node_crud_commands,       node_ddl_commands,  node_stats_commands,
+                                                    node_diagnostic_commands, node_repl_commands, node_sync_commands};
 
 // --- background fibers ---
 
@@ -120,9 +119,8 @@ static void gossip_out(void *ctx, bson_t *body) {
 // --- start ---
 
 static bool open_data(struct operation *op, struct node *n, const struct node_options *o, struct error *err) {
-  struct store_options store = {.dbpath = options_string(o->options, "dbpath", NULL),
-                                .role = n->program,
-                                .generation = repl_generation};
+  struct store_options store = {
+      .dbpath = options_string(o->options, "dbpath", NULL), .role = n->program, .generation = repl_generation};
   if (!store.dbpath) return error_set(err, ERR_BadValue, "--dbpath is missing: the directory for this member's data");
   n->own->dbpath = arena_strdup(n->own->arena, store.dbpath);
   const char *set = options_string(o->options, "replSet", NULL);
@@ -138,12 +136,11 @@ static bool open_data(struct operation *op, struct node *n, const struct node_op
                               .remotes = n->remotes,
                               .clock = &n->clock,
                               .self = n->host_port};
-  struct repl_hooks hooks = {
-      .ctx = n,
-                              .applied = on_applied,
-                              .stepping_up = on_stepping_up,
-                              .role_changed = on_role_changed,
-                              .replaced = on_replaced};
+  struct repl_hooks hooks = {.ctx = n,
+                             .applied = on_applied,
+                             .stepping_up = on_stepping_up,
+                             .role_changed = on_role_changed,
+                             .replaced = on_replaced};
   n->repl = repl_start(op, n->loop, &repl, &hooks, err);
   return n->repl != NULL;
 }

@@ -76,9 +76,9 @@ struct repl {
   int64_t frozen_until; // loop_now_ms(); replSetFreeze, replSetStepDown
   int takeover_checks;
   size_t handovers; // so far
-  bool removed;    // the configuration does not name this member
-  bool doubtful;   // it stood still and may have been replaced: not primary before a barrier is applied
-  uint64_t ticked; // drive_now() of the last event
+  bool removed;     // the configuration does not name this member
+  bool doubtful;    // it stood still and may have been replaced: not primary before a barrier is applied
+  uint64_t ticked;  // drive_now() of the last event
 
   uint64_t election_ms; // electionTimeoutMillis
 

@@ -40,8 +40,9 @@ static void forget_replay(struct repl *r) {
   r->replay_target = 0;
 }
 
-// What a member is that does not lead. One that has a part of its set's data only is no secondary yet. A removed one learns it from the configuration: raft sends it nothing any more.
-// One that was added is not in its own log's list of members before it has caught up.
+// What a member is that does not lead. One that has a part of its set's data only is no secondary yet. A removed one
+// learns it from the configuration: raft sends it nothing any more. One that was added is not in its own log's list of
+// members before it has caught up.
 static void set_idle_state(struct repl *r) {
   enum member_state s = MEMBER_SECONDARY;
   // After a clean end nothing is left to replay, and nothing may come for long.

@@ -28,6 +28,6 @@ const struct report *transport_report(const struct transport *t, uint64_t id); /
 // Knows all members of the list, so that reports go to each; forgets members that are in no list any more and silent:
 // ids are never used again, so else they would be without end.
 void transport_keep(struct transport *t, const struct members *m);
-void transport_tell(struct transport *t, uint64_t id);                         // sends a report to a member; 0 = to all
+void transport_tell(struct transport *t, uint64_t id); // sends a report to a member; 0 = to all
 
 #endif

@@ -151,9 +151,9 @@ static void bulk_write_ignores_no_field(void **state) {
        "'updateMods':{'$set':{'last':1}}}]}");
   assert_int_equal(count_documents(a, "shop", "c", "{\"last\":1,\"k\":399}"), 1);
   assert_int_equal(count_documents(a, "shop", "c", "{\"last\":1}"), 1);
-  assert_int_equal(must_fail(a, "admin",
-                             "{'bulkWrite':1,'nsInfo':[{'ns':'shop.c'}],'ops':[{'delete':0,'filter':{},'limit':1}]}"),
-                   40415);
+  assert_int_equal(
+      must_fail(a, "admin", "{'bulkWrite':1,'nsInfo':[{'ns':'shop.c'}],'ops':[{'delete':0,'filter':{},'limit':1}]}"),
+      40415);
 }
 
 static void a_stale_router_is_still_right(void **state) {
