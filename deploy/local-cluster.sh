@@ -219,7 +219,7 @@ stop() {
     pid=$(cat "$data/cluster.pid")
     kill -TERM "$pid"
     for ((i = 0; i < 1200; i++)); do
-      kill -0 "$pid" 2>/dev/null || { echo "The cluster on $data has ended."; return; }
+      is_running || { echo "The cluster on $data has ended."; return; } # also when nobody has waited for the script yet
       sleep 0.1
     done
     fail "the cluster on $data (pid $pid) does not end"
