@@ -113,11 +113,19 @@ bool plan_filter_implies(struct arena *a, const struct match *m, const bson_t *p
 }
 
 // A sparse index lacks the documents without any of its fields; it may answer only what such a document cannot match.
-static bool first_field_excludes_null(const struct index_bounds *b) {
+// Bounds of the field's values say so, also for a hashed index, whose own bounds are of hashes.
+static bool first_field_excludes_missing(struct arena *a, const struct match *m, const struct index *index) {
+  bson_iter_t first;
+  bson_iter_init(&first, index->key);
+  if (!bson_iter_next(&first)) return false;
+  bson_t *pattern = arena_bson(a);
+  BSON_APPEND_INT32(pattern, bson_iter_key(&first), 1);
+  struct index_bounds values;
+  if (!bounds_build(a, m, pattern, index->multikey, &values) || !values.n_fields) return false;
   bson_value_t null = value_null();
   struct interval at_null = {.low = null, .high = null, .low_inclusive = true, .high_inclusive = true};
   struct field_bounds missing = {.intervals = &at_null, .n = 1};
-  return b->n_fields && !intervals_within(&missing, &b->fields[0]);
+  return !intervals_within(&missing, &values.fields[0]);
 }
 
 // Looks at one index. hinted: it is used whatever it offers.
@@ -130,7 +138,7 @@ static bool consider(struct arena *a, const struct query *q, const struct index 
   if (q->sort && !index->multikey) {
     out->gives_sort = plan_gives_sort(index->key, &out->bounds, q->sort_spec, &out->backward);
   }
-  if (index->sparse && !hinted && !(bounded && first_field_excludes_null(&out->bounds))) return false;
+  if (index->sparse && !hinted && !(bounded && first_field_excludes_missing(a, q->match, index))) return false;
   if (!bounded) return hinted || out->gives_sort;
   while (out->points < out->bounds.n_fields && field_is_points(&out->bounds.fields[out->points])) out->points++;
   out->unique_point = (index->unique || index->id == 0) && out->points == out->fields;

@@ -142,6 +142,9 @@ static void sparse_needs_a_value(void **state) {
   uses(f, "{\"a\": 1}", NULL, "a_1");
   uses(f, "{\"a\": null}", NULL, NULL);
   uses(f, "{}", "{\"a\": 1}", NULL);
+  add_index(f, "b_hashed", "{\"b\": \"hashed\"}")->sparse = true;
+  uses(f, "{\"b\": {\"$in\": [1, 2]}}", NULL, "b_hashed");
+  uses(f, "{\"b\": {\"$in\": [1, null]}}", NULL, NULL);
 }
 
 static void partial_must_be_implied(void **state) {
