@@ -85,15 +85,17 @@ $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(1)): $(BUILD)/obj/$(1:.c=.o) $(call 
 endef
 $(foreach t,$(UNIT_SOURCES),$(eval $(call unit_rule,$(t))))
 
-.PHONY: unit
-unit: $(UNIT_TESTS)
-	@set -e; for t in $(UNIT_TESTS); do echo "== $$t"; $$t; done
+# A test program's run, told with its seconds; `make -j2 -Otarget unit` runs two at once and prints each whole.
+run_test = @echo "== $<"; begun=$$(date +%s); BIN=$(BUILD) $< && echo "== $< took $$(($$(date +%s) - begun)) s"
+.PHONY: unit $(UNIT_TESTS:%=%.run)
+$(UNIT_TESTS:%=%.run): %.run: %
+	$(run_test)
+unit: $(UNIT_TESTS:%=%.run)
 
 # make unit-common/bson: one layer's tests.
 define unit_layer_rule
 .PHONY: unit-$(1)
-unit-$(1): $(filter $(BUILD)/unit/$(1)/%,$(UNIT_TESTS))
-	@set -e; for t in $$^; do echo "== $$$$t"; $$$$t; done
+unit-$(1): $(addsuffix .run,$(filter $(BUILD)/unit/$(1)/%,$(UNIT_TESTS)))
 endef
 $(foreach l,$(LAYERS) $(DAEMONS),$(eval $(call unit_layer_rule,$(l))))
 
@@ -111,9 +113,12 @@ $(patsubst tests/integration/%.c,$(BUILD)/integration/%,$(1)): $(BUILD)/obj/$(1:
 endef
 $(foreach t,$(INTEGRATION_SOURCES),$(eval $(call integration_rule,$(t))))
 
-.PHONY: integration
-integration: all $(INTEGRATION_TESTS)
-	@set -e; for t in $(INTEGRATION_TESTS); do echo "== $$t"; BIN=$(BUILD) $$t; done
+# The long ones begin first, so that none of them is waited for alone.
+INTEGRATION_LONG := $(patsubst %,$(BUILD)/integration/test_%,initial_sync migration_sets kill migration)
+.PHONY: integration $(INTEGRATION_TESTS:%=%.run)
+$(INTEGRATION_TESTS:%=%.run): %.run: % all
+	$(run_test)
+integration: $(addsuffix .run,$(INTEGRATION_LONG) $(filter-out $(INTEGRATION_LONG),$(INTEGRATION_TESTS)))
 
 # --- chaos: workloads, faults and checkers; see tests/chaos/README.md ---
 CHAOS_SOURCES := $(sort $(wildcard tests/chaos/*.c))
@@ -127,8 +132,10 @@ $(BUILD)/chaos/%: $(BUILD)/obj/tests/chaos/%.o $(CHAOS_PARTS) $(LINK)
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS_ALL) $(shell pkg-config --libs libmongoc-1.0 2>/dev/null) -lcmocka
 .SECONDARY: $(CHAOS_PARTS) $(patsubst %.c,$(BUILD)/obj/%.o,$(CHAOS_CHECKS) tests/chaos/chaos.c)
 .PHONY: chaos unit-chaos
-unit-chaos: $(CHAOS_TESTS)
-	@set -e; for t in $^; do echo "== $$t"; $$t; done
+.PHONY: $(CHAOS_TESTS:%=%.run)
+$(CHAOS_TESTS:%=%.run): %.run: %
+	$(run_test)
+unit-chaos: $(CHAOS_TESTS:%=%.run)
 unit: unit-chaos
 chaos: all $(BUILD)/chaos/chaos
 	@BIN=$(BUILD) $(BUILD)/chaos/chaos --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) --folder $(BUILD)/chaos-runs $(CHAOS)

@@ -12,9 +12,9 @@ make --no-print-directory -s -j"$jobs" all
 step "build with ASan and UBSan"
 make --no-print-directory -s -j"$jobs" SAN=1 BUILD=build-san all
 step "unit tests"
-make --no-print-directory -s -j"$jobs" SAN=1 BUILD=build-san unit
+make --no-print-directory -s -j"$jobs" -Otarget SAN=1 BUILD=build-san unit
 step "integration tests"
-make --no-print-directory -s -j"$jobs" SAN=1 BUILD=build-san integration
+make --no-print-directory -s -j"$jobs" -Otarget SAN=1 BUILD=build-san integration
 
 step "chaos"
 make --no-print-directory -s SAN=1 BUILD=build-san chaos SECONDS=60 SEED=1

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +16,20 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-enum { START_TIMEOUT_MS = 60000, END_TIMEOUT_MS = 30000 };
+enum {
+  START_TIMEOUT_MS = 60000,
+  END_TIMEOUT_MS = 30000,
+  PORTS_FIRST = 12000,
+  PORTS_END = 20000,
+  PORTS_OF_BLOCK = 400, // more than any program takes in a minute
+};
 
 int64_t now_ms(void) {
   struct timespec t;
@@ -46,13 +54,28 @@ void folder_remove(const char *folder) {
   assert_int_equal(system(cmd), 0);
 }
 
+// Programs that run side by side take ports of different blocks. The block is this program's as long as it runs: it
+// holds an abstract socket of the block's name.
+static int first_port_of_own_block(void) {
+  for (int port = PORTS_FIRST; port < PORTS_END; port += PORTS_OF_BLOCK) {
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "shardlet-test-ports-%d", port);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(fd, (struct sockaddr *)&name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0)
+      return port;
+    (void)close(fd);
+  }
+  fail_msg("every block of ports is taken: %d test programs run", (PORTS_END - PORTS_FIRST) / PORTS_OF_BLOCK);
+  return 0;
+}
+
 // Below the range that the system takes ports of outgoing connections from, so that nothing takes a daemon's while it
 // is down.
 int free_port(void) {
-  static int last;
-  if (!last) last = 12000 + (int)(getpid() * 613L % 7000); // tests that start together are far apart
-  for (int tries = 0; tries < 1000; tries++) {
-    int port = last = last < 19999 ? last + 1 : 12000;
+  static int first, last;
+  if (!first) last = (first = first_port_of_own_block()) - 1;
+  for (int tries = 0; tries < PORTS_OF_BLOCK; tries++) {
+    int port = last = last < first + PORTS_OF_BLOCK - 1 ? last + 1 : first;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;

@@ -18,11 +18,16 @@
 
 enum { CALL_MS = 30000 };
 
-void raw_open(struct raw *r, const struct process *p) {
+struct raw raw_dial(const struct process *p) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)p->port)};
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  *r = (struct raw){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  assert_int_equal(connect(r->fd, (struct sockaddr *)&address, sizeof address), 0);
+  struct raw r = {.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  assert_int_equal(connect(r.fd, (struct sockaddr *)&address, sizeof address), 0);
+  return r;
+}
+
+void raw_open(struct raw *r, const struct process *p) {
+  *r = raw_dial(p);
 }
 
 void raw_close(struct raw *r) {

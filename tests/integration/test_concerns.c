@@ -26,16 +26,10 @@ enum {
 
 static struct set_cluster cluster;
 
-static struct raw dial(const struct process *p) {
-  struct raw r;
-  raw_open(&r, p);
-  return r;
-}
-
 // --- write concerns ---
 
 static void give_modes(void) {
-  struct raw r = dial(set_primary(&cluster.shards[0]));
+  struct raw r = raw_dial(set_primary(&cluster.shards[0]));
   bson_t reply;
   assert_true(raw_command(&r, "admin", &reply, "{'replSetGetConfig':1}"));
   int version = (int)reply_i64(&reply, "config.version");
@@ -76,7 +70,7 @@ static const struct concern_case concerns[] = {{"{'w':1}", 0},
                                                {"{'fsync':true,'j':true}", FAILED_TO_PARSE}};
 
 static void try_concerns(const struct process *p) {
-  struct raw r = dial(p);
+  struct raw r = raw_dial(p);
   for (size_t i = 0; i < sizeof concerns / sizeof *concerns; i++) {
     int code = raw_code(&r, "plain", "{'insert':'w','documents':[{'a':1}],'writeConcern':%s}", concerns[i].concern);
     if (code != concerns[i].code) fail_msg("%s %s: code %d", p->name, concerns[i].concern, code);
@@ -101,7 +95,7 @@ static void try_concerns(const struct process *p) {
 
 static void write_concerns(void **state) {
   give_modes();
-  struct raw r = dial(&cluster.routers[0]);
+  struct raw r = raw_dial(&cluster.routers[0]);
   assert_int_equal(raw_code(&r, "admin", "{'enableSharding':'plain','primaryShard':'sh1'}"), 0);
   raw_close(&r);
   try_concerns(set_primary(&cluster.shards[0]));
@@ -112,7 +106,7 @@ static void write_concerns(void **state) {
 static void write_timeout(void **state) {
   struct process *late = set_secondary(&cluster.shards[0], 0);
   set_pause(&cluster.shards[0], late, true);
-  struct raw r = dial(&cluster.routers[0]);
+  struct raw r = raw_dial(&cluster.routers[0]);
   bson_t reply;
   assert_true(
       raw_command(&r, "plain", &reply, "{'insert':'t','documents':[{'_id':1}],'writeConcern':{'w':3,'wtimeout':300}}"));
@@ -127,7 +121,7 @@ static void write_timeout(void **state) {
 }
 
 static void read_concerns(void **state) {
-  struct raw router = dial(&cluster.routers[0]), secondary = dial(set_secondary(&cluster.shards[0], 0));
+  struct raw router = raw_dial(&cluster.routers[0]), secondary = raw_dial(set_secondary(&cluster.shards[0], 0));
   const char *const levels[] = {"local", "available", "majority", "linearizable"};
   for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
     assert_int_equal(raw_code(&router, "plain", "{'find':'w','readConcern':{'level':'%s'}}", levels[i]), 0);
@@ -148,7 +142,7 @@ static void read_concerns(void **state) {
 }
 
 static void default_concerns(void **state) {
-  struct raw r = dial(&cluster.routers[0]), shard = dial(set_primary(&cluster.shards[0]));
+  struct raw r = raw_dial(&cluster.routers[0]), shard = raw_dial(set_primary(&cluster.shards[0]));
   bson_t reply;
   assert_true(raw_command(&r, "admin", &reply, "{'getDefaultRWConcern':1}"));
   bson_destroy(&reply);

@@ -94,8 +94,7 @@ static void setup_data(void) {
 
 static void modes(void **state) {
   give_tags();
-  struct raw r;
-  raw_open(&r, &cluster.routers[0]);
+  struct raw r = raw_dial(&cluster.routers[0]);
   int primary = (int)(set_primary(&cluster.shards[0]) - cluster.shards[0].members);
   unsigned p = 1U << primary, all = (1U << MEMBERS) - 1;
   assert_int_equal(who_answers(&r, "{'mode':'primary'}"), p);
@@ -115,8 +114,7 @@ static void modes(void **state) {
 }
 
 static void refused(void **state) {
-  struct raw r;
-  raw_open(&r, &cluster.routers[0]);
+  struct raw r = raw_dial(&cluster.routers[0]);
   struct {
     const char *preference;
     int code;
@@ -136,8 +134,7 @@ static void refused(void **state) {
 }
 
 static void direct(void **state) {
-  struct raw r;
-  raw_open(&r, set_secondary(&cluster.shards[0], 0));
+  struct raw r = raw_dial(set_secondary(&cluster.shards[0], 0));
   assert_int_equal(raw_code(&r, "plain", "{'find':'things'}"), NOT_PRIMARY_NO_SECONDARY_OK);
   assert_int_equal(raw_code(&r, "plain", "{'find':'things','$readPreference':{'mode':'primary'}}"),
                    NOT_PRIMARY_NO_SECONDARY_OK);
@@ -182,10 +179,9 @@ static void causal(void **state) {
 
 // A secondary of an idle set reaches a time of which only the client knows.
 static void foreign_time(void **state) {
-  struct raw one, other;
   bson_t reply;
-  raw_open(&one, set_primary(&cluster.shards[0]));
-  raw_open(&other, set_secondary(&cluster.shards[1], 0));
+  struct raw one = raw_dial(set_primary(&cluster.shards[0]));
+  struct raw other = raw_dial(set_secondary(&cluster.shards[1], 0));
   assert_true(raw_command(&one, "alone", &reply, "{'insert':'c','documents':[{'a':1}]}"));
   bson_iter_t it, ts, gossip;
   assert_true(bson_iter_init_find(&ts, &reply, "operationTime"));
@@ -295,9 +291,8 @@ static void nothing_missed_or_doubled(void **state) {
 // with a clear error; on a primary the deletion waits, and it ends with all documents.
 static void open_cursor(const char *mode, bool deletion_waits) {
   mongoc_client_t *c = client_of(&cluster.routers[0]);
-  struct raw r;
   bson_t reply, more;
-  raw_open(&r, &cluster.routers[1]);
+  struct raw r = raw_dial(&cluster.routers[1]);
   assert_true(raw_command(&r, "moving", &reply,
                           "{'find':'docs','filter':{'k':{'$gte':%d}},'sort':{'k':1},'batchSize':10,"
                           "'$readPreference':{'mode':'%s'}}",

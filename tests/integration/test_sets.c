@@ -28,12 +28,6 @@ enum {
 
 static struct set_cluster cluster;
 
-static struct raw dial(const struct process *p) {
-  struct raw r;
-  raw_open(&r, p);
-  return r;
-}
-
 // --- retryable writes ---
 
 #define SESSION "'lsid':{'id':{'$binary':{'base64':'AAECAwQFBgcICQoLDA0ODw==','subType':'04'}}}"
@@ -60,7 +54,7 @@ static const struct retry retries[] = {
 enum { RETRIES = sizeof retries / sizeof *retries };
 
 static void send_all(const char *when, bool again) {
-  struct raw r = dial(&cluster.routers[again ? 1 : 0]);
+  struct raw r = raw_dial(&cluster.routers[again ? 1 : 0]);
   for (int i = 0; i < RETRIES; i++) {
     // Another session for each, so that all of them stay repeatable.
     char lsid[] = SESSION;
@@ -130,7 +124,7 @@ static void retryable_writes(void **state) {
 }
 
 static void not_retryable(void **state) {
-  struct raw r = dial(&cluster.routers[0]);
+  struct raw r = raw_dial(&cluster.routers[0]);
   assert_int_equal(raw_code(&r, "retry",
                             "{'insert':'r','documents':[{'_id':80,'k':-80}]," SESSION
                             ",'txnNumber':{'$numberLong':'9'}}"),
@@ -153,7 +147,7 @@ static void not_retryable(void **state) {
 
 // Errors that a driver may answer by a repetition say so, on direct connections too.
 static void labels(void **state) {
-  struct raw r = dial(set_secondary(&cluster.shards[0], 0));
+  struct raw r = raw_dial(set_secondary(&cluster.shards[0], 0));
   bson_t reply;
   bson_iter_t it, label;
   assert_false(
@@ -174,7 +168,7 @@ static void labels(void **state) {
 
 // On a slow machine nobody may win before the member stands again: then it is primary once more.
 static void step_down_primary(void) {
-  struct raw r = dial(set_primary(&cluster.shards[0]));
+  struct raw r = raw_dial(set_primary(&cluster.shards[0]));
   assert_int_equal(raw_code(&r, "admin", "{'replSetStepDown':5,'force':true}"), 0);
   raw_close(&r);
   (void)set_primary(&cluster.shards[0]);
@@ -234,16 +228,16 @@ static void wait_until_secondary(struct raw *r) {
 
 static void stopped_primary(void **state) {
   struct set *s = &cluster.shards[0];
-  struct raw router = dial(&cluster.routers[0]);
+  struct raw router = raw_dial(&cluster.routers[0]);
   assert_int_equal(raw_code(&router, "admin", "{'enableSharding':'past','primaryShard':'sh1'}"), 0);
   assert_int_equal(raw_code(&router, "past", "{'insert':'c','documents':[{'_id':1,'v':0}],'writeConcern':{'w':3}}"), 0);
   int n = from_environment("STOPS", STOPS);
   for (int i = 1; i <= n; i++) {
     struct process *old = set_primary(s);
-    struct raw connections[4] = {dial(old), dial(old), dial(old), dial(old)};
+    struct raw connections[4] = {raw_dial(old), raw_dial(old), raw_dial(old), raw_dial(old)};
     for (int k = 0; k < 4; k++) assert_int_equal(raw_code(&connections[k], "admin", "{'ping':1}"), 0);
     set_pause(s, old, true);
-    struct raw new = dial(set_primary(s));
+    struct raw new = raw_dial(set_primary(s));
     assert_int_equal(raw_code(&new, "past", "{'update':'c','updates':[{'q':{'_id':1},'u':{'$set':{'v':%d}}}]}", i), 0);
     // A write is on its way to it while it stands still.
     bson_t *write = BCON_NEW("insert", "lost", "documents", "[", "{", "_id", BCON_INT32(i), "}", "]"), reply;
@@ -275,7 +269,7 @@ static void hello_waits(void **state) {
   struct process *const daemons[] = {set_primary(&cluster.shards[0]), set_primary(&cluster.config),
                                      &cluster.routers[0]};
   for (int i = 0; i < 3; i++) {
-    struct raw r = dial(daemons[i]);
+    struct raw r = raw_dial(daemons[i]);
     bson_t first, second;
     assert_true(raw_command(&r, "admin", &first, "{'hello':1}"));
     bson_t *hello = hello_after(&first, 400);
@@ -294,7 +288,7 @@ static void hello_waits(void **state) {
 // The stream says by itself that the primary stepped down, and goes on.
 static void hello_streams(void **state) {
   struct process *p = set_primary(&cluster.shards[0]);
-  struct raw r = dial(p);
+  struct raw r = raw_dial(p);
   bson_t first, next;
   uint32_t flags;
   int32_t id, response_to, last;
@@ -328,7 +322,7 @@ static void hello_streams(void **state) {
 // --- the oplog ---
 
 static void oplog_of(const struct process *p) {
-  struct raw r = dial(p);
+  struct raw r = raw_dial(p);
   bson_t reply;
   const char *const ops[] = {"{'op':'i','ns':'logged.c','o._id':1}", "{'op':'u','ns':'logged.c','o2._id':1,'o.v':2}",
                              "{'op':'d','ns':'logged.c','o._id':1}", "{'op':'c','o.create':'c','ns':'logged.$cmd'}",
@@ -359,7 +353,7 @@ static void oplog_of(const struct process *p) {
 }
 
 static void oplog(void **state) {
-  struct raw r = dial(&cluster.routers[0]);
+  struct raw r = raw_dial(&cluster.routers[0]);
   assert_int_equal(raw_code(&r, "admin", "{'enableSharding':'logged','primaryShard':'sh2'}"), 0);
   assert_int_equal(raw_code(&r, "logged", "{'insert':'c','documents':[{'_id':1,'v':1}]}"), 0);
   assert_int_equal(raw_code(&r, "logged", "{'update':'c','updates':[{'q':{'_id':1},'u':{'$inc':{'v':1}}}]}"), 0);
@@ -423,7 +417,7 @@ static void partial_results(void **state) {
   must(c, "admin", "{'moveRange':'retry.halves','min':{'k':0},'toShard':'sh2'}");
   for (int i = -10; i < 10; i++) must(c, "retry", "{'insert':'halves','documents':[{'_id':%d,'k':%d}]}", i, i);
   for (int i = 0; i < MEMBERS; i++) (void)process_end(&cluster.shards[1].members[i], SIGKILL);
-  struct raw r = dial(&cluster.routers[0]);
+  struct raw r = raw_dial(&cluster.routers[0]);
   bson_t reply;
   const char *const finds[] = {"{'find':'halves','allowPartialResults':true}",
                                "{'find':'halves','sort':{'k':-1},'allowPartialResults':true}"};
