@@ -4,9 +4,18 @@
 
 static uint8_t scratch[CHANNEL_READ_BYTES];
 
-static struct channel *dial(struct fixture *f, struct operation *op) {
+// A connection to the fixture's server, what will be sent over it, and what came last.
+struct wire {
+  struct fixture *f;
+  struct operation *op;
+  struct channel *c;
+  struct buf out;
+  struct message m;
+};
+
+static struct channel *dial(struct wire *w) {
   struct error err;
-  struct channel *c = channel_open(op, f->host, scratch, loop_now_ms(op->loop) + 10000, &err);
+  struct channel *c = channel_open(w->op, w->f->host, scratch, loop_now_ms(w->op->loop) + 10000, &err);
   EXPECT(c != NULL);
   return c;
 }
@@ -17,11 +26,21 @@ static void add_command(struct buf *to, int32_t id, uint32_t flags, bson_t *body
   bson_destroy(body);
 }
 
-static bool receive(struct operation *op, struct channel *c, struct message *m) {
+// Sends what was added, and forgets it.
+static bool flush(struct wire *w) {
+  bool sent;
+  bool ok = channel_send(w->c, &w->out, &sent);
+  buf_clear(&w->out);
+  return ok;
+}
+
+// The next message, as w->m.
+static bool receive(struct wire *w) {
   struct error err;
   struct buf bytes;
-  if (!channel_receive(op, c, loop_now_ms(op->loop) + 10000, &bytes, &err)) return false;
-  uint8_t *data = arena_memdup(op->arena, bytes.data, bytes.len);
+  struct channel *c = w->c;
+  if (!channel_receive(w->op, c, loop_now_ms(w->op->loop) + 10000, &bytes, &err)) return false;
+  uint8_t *data = arena_memdup(w->op->arena, bytes.data, bytes.len);
   size_t len = bytes.len;
   buf_free(&bytes);
   // What arrived behind it goes back into the frame.
@@ -31,108 +50,115 @@ static bool receive(struct operation *op, struct channel *c, struct message *m) 
   if (early.len) EXPECT(frame_feed(&c->frame, early.data, early.len, &used, &err));
   if (used < early.len) buf_add(&c->early, early.data + used, early.len - used);
   buf_free(&early);
-  return message_parse(op->arena, data, len, m, &err);
+  return message_parse(w->op->arena, data, len, &w->m, &err);
 }
 
-static void pipelining(struct operation *op, void *arg) {
+static bool answers(struct wire *w) {
+  struct error err;
+  const bson_t *reply;
+  return call(w->f, w->op, BCON_NEW("ping", BCON_INT32(1)), &reply, &err);
+}
+
+static void a_moment(struct operation *op, int ms) {
+  struct error err;
+  EXPECT(op_sleep(op, ms, &err));
+}
+
+// It becomes true within about five seconds.
+#define EVENTUALLY(op, condition)                                                                                      \
+  do {                                                                                                                 \
+    for (int waited = 0; waited < 5000 && !(condition); waited++) a_moment(op, 1);                                     \
+    EXPECT(condition);                                                                                                 \
+  } while (0)
+
+struct wire_test {
+  void (*run)(struct wire *w);
+};
+
+static void run_with_wire(struct operation *op, void *arg) {
+  const struct wire_test *t = arg;
   struct fixture f;
   setup(&f, op);
-  struct channel *c = dial(&f, op);
-  struct buf out = {0};
-  struct message m;
-  bool sent;
-  for (int i = 1; i <= 100; i++) {
-    add_command(&out, i, 0, BCON_NEW("ping", BCON_INT32(1)));
-    add_command(&out, 1000 + i, MSG_MORE_TO_COME, BCON_NEW("note", BCON_INT32(1)));
-  }
-  EXPECT(channel_send(c, &out, &sent));
-  for (int i = 1; i <= 100; i++) EXPECT(receive(op, c, &m) && m.response_to == i); // in order, none for the notes
-  EXPECT(f.writes >= 99);
-  // Sent and gone: what expects no reply is done all the same.
-  buf_clear(&out);
-  f.writes = 0;
-  for (int i = 0; i < 10; i++) add_command(&out, i, MSG_MORE_TO_COME, BCON_NEW("note", BCON_INT32(1)));
-  EXPECT(channel_send(c, &out, &sent));
-  channel_close(c);
-  struct error err;
-  for (int i = 0; i < 5000 && f.writes < 10; i++) EXPECT(op_sleep(op, 1, &err));
-  EXPECT(f.writes >= 10);
-  buf_free(&out);
+  struct wire w = {.f = &f, .op = op};
+  w.c = dial(&w);
+  t->run(&w);
+  if (w.c) channel_close(w.c);
+  buf_free(&w.out);
   teardown(&f, op);
+}
+
+static void with_wire(void (*run)(struct wire *w)) {
+  in_loop(run_with_wire, &(struct wire_test){run});
+}
+
+static void pipelining(struct wire *w) {
+  for (int i = 1; i <= 100; i++) {
+    add_command(&w->out, i, 0, BCON_NEW("ping", BCON_INT32(1)));
+    add_command(&w->out, 1000 + i, MSG_MORE_TO_COME, BCON_NEW("note", BCON_INT32(1)));
+  }
+  EXPECT(flush(w));
+  for (int i = 1; i <= 100; i++) EXPECT(receive(w) && w->m.response_to == i); // in order, none for the notes
+  EXPECT(w->f->writes >= 99);
+  // Sent and gone: what expects no reply is done all the same.
+  w->f->writes = 0;
+  for (int i = 0; i < 10; i++) add_command(&w->out, i, MSG_MORE_TO_COME, BCON_NEW("note", BCON_INT32(1)));
+  EXPECT(flush(w));
+  channel_close(w->c);
+  w->c = NULL;
+  EVENTUALLY(w->op, w->f->writes >= 10);
 }
 
 static void test_pipelining(void **state) {
-  in_loop(pipelining, NULL);
+  with_wire(pipelining);
 }
 
-static void dribble(struct operation *op, void *arg) {
-  struct fixture f;
-  struct error err;
-  struct message m;
-  setup(&f, op);
-  struct channel *c = dial(&f, op);
-  struct buf out = {0}, one = {0};
-  add_command(&out, 7, 0, BCON_NEW("ping", BCON_INT32(1)));
-  for (size_t i = 0; i < out.len; i++) { // a byte a packet
-    bool sent;
-    buf_clear(&one);
-    buf_add(&one, out.data + i, 1);
-    EXPECT(channel_send(c, &one, &sent));
-    if (i % 8 == 0) EXPECT(op_sleep(op, 1, &err));
+static void dribble(struct wire *w) {
+  struct buf whole = {0};
+  add_command(&whole, 7, 0, BCON_NEW("ping", BCON_INT32(1)));
+  for (size_t i = 0; i < whole.len; i++) { // a byte a packet
+    buf_add(&w->out, whole.data + i, 1);
+    EXPECT(flush(w));
+    if (i % 8 == 0) a_moment(w->op, 1);
   }
-  EXPECT(receive(op, c, &m) && m.response_to == 7);
-  channel_close(c);
-  buf_free(&out);
-  buf_free(&one);
-  teardown(&f, op);
+  EXPECT(receive(w) && w->m.response_to == 7);
+  buf_free(&whole);
 }
 
 static void test_dribble(void **state) {
-  in_loop(dribble, NULL);
+  with_wire(dribble);
 }
 
-static void send_hostile(struct fixture *f, struct operation *op, const void *data, size_t len, int32_t expected_code) {
-  struct channel *c = dial(f, op);
-  struct buf out = {0};
-  struct error err;
-  struct message m;
-  bool sent;
-  buf_add(&out, data, len);
-  EXPECT(channel_send(c, &out, &sent));
-  bool answered = receive(op, c, &m);
-  EXPECT(answered && doc_i64(&m.body, "code", 0) == expected_code);
-  for (int i = 0; i < 5000 && !c->fail_code; i++) EXPECT(op_sleep(op, 1, &err));
-  EXPECT(c->fail_code); // closed by the server
-  channel_close(c);
-  buf_free(&out);
+// On a connection of its own, which the server answers and closes.
+static void send_hostile(struct wire *w, const void *data, size_t len, int32_t expected_code) {
+  struct wire own = {.f = w->f, .op = w->op, .c = dial(w)};
+  buf_add(&own.out, data, len);
+  EXPECT(flush(&own));
+  bool answered = receive(&own);
+  EXPECT(answered && doc_i64(&own.m.body, "code", 0) == expected_code);
+  EVENTUALLY(w->op, own.c->fail_code);
+  channel_close(own.c);
+  buf_free(&own.out);
 }
 
-static void hostile(struct operation *op, void *arg) {
-  struct fixture f;
-  struct error err;
-  const bson_t *reply;
-  setup(&f, op);
-  struct channel *bystander = dial(&f, op);
+static void hostile(struct wire *bystander) {
   static const uint8_t negative[16] = {0xff, 0xff, 0xff, 0xff, 9, 0, 0, 0, 0, 0, 0, 0, 0xdd, 7, 0, 0};
   static const uint8_t huge[16] = {0, 0, 0, 0x7f, 9, 0, 0, 0, 0, 0, 0, 0, 0xdd, 7, 0, 0};
   static const uint8_t unknown[16] = {16, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4};
   static const uint8_t no_sections[20] = {20, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0xdd, 7, 0, 0, 0, 0, 0, 0};
   static const uint8_t bad_document[30] = {30, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0,  0,   0xdd, 7, 0,
                                            0,  0, 0, 0, 0, 0, 9, 0, 0, 0, 99, 'a', 0,    1, 0};
-  send_hostile(&f, op, negative, sizeof negative, ERR_ProtocolError);
-  send_hostile(&f, op, huge, sizeof huge, ERR_ProtocolError);
-  send_hostile(&f, op, unknown, sizeof unknown, ERR_ProtocolError);
-  send_hostile(&f, op, no_sections, sizeof no_sections, ERR_ProtocolError);
-  send_hostile(&f, op, bad_document, sizeof bad_document, ERR_InvalidBSON);
-  send_hostile(&f, op, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27, ERR_ProtocolError);
-  EXPECT(!bystander->fail_code);
-  EXPECT(call(&f, op, BCON_NEW("ping", BCON_INT32(1)), &reply, &err));
-  channel_close(bystander);
-  teardown(&f, op);
+  send_hostile(bystander, negative, sizeof negative, ERR_ProtocolError);
+  send_hostile(bystander, huge, sizeof huge, ERR_ProtocolError);
+  send_hostile(bystander, unknown, sizeof unknown, ERR_ProtocolError);
+  send_hostile(bystander, no_sections, sizeof no_sections, ERR_ProtocolError);
+  send_hostile(bystander, bad_document, sizeof bad_document, ERR_InvalidBSON);
+  send_hostile(bystander, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27, ERR_ProtocolError);
+  EXPECT(!bystander->c->fail_code);
+  EXPECT(answers(bystander));
 }
 
 static void test_hostile(void **state) {
-  in_loop(hostile, NULL);
+  with_wire(hostile);
 }
 
 static void add_query(struct buf *to, int32_t id, bson_t *body) {
@@ -152,97 +178,65 @@ static void add_query(struct buf *to, int32_t id, bson_t *body) {
   bson_destroy(body);
 }
 
-static void old_queries(struct operation *op, void *arg) {
-  struct fixture f;
-  struct message m;
-  bool sent;
-  setup(&f, op);
-  struct channel *c = dial(&f, op);
-  struct buf out = {0};
-  add_query(&out, 1, BCON_NEW("isMaster", BCON_INT32(1), "helloOk", BCON_BOOL(true)));
-  add_query(&out, 2, BCON_NEW("ping", BCON_INT32(1)));
-  EXPECT(channel_send(c, &out, &sent));
-  EXPECT(receive(op, c, &m) && m.opcode == OP_REPLY && doc_bool(&m.body, "isWritablePrimary", false));
-  EXPECT(receive(op, c, &m) && m.opcode == OP_REPLY && doc_i64(&m.body, "code", 0) == ERR_UnsupportedOpQueryCommand);
-  channel_close(c);
-  buf_free(&out);
-  teardown(&f, op);
+static void old_queries(struct wire *w) {
+  add_query(&w->out, 1, BCON_NEW("isMaster", BCON_INT32(1), "helloOk", BCON_BOOL(true)));
+  add_query(&w->out, 2, BCON_NEW("ping", BCON_INT32(1)));
+  EXPECT(flush(w));
+  EXPECT(receive(w) && w->m.opcode == OP_REPLY && doc_bool(&w->m.body, "isWritablePrimary", false));
+  EXPECT(receive(w) && w->m.opcode == OP_REPLY && doc_i64(&w->m.body, "code", 0) == ERR_UnsupportedOpQueryCommand);
 }
 
 static void test_op_query(void **state) {
-  in_loop(old_queries, NULL);
+  with_wire(old_queries);
 }
 
 // A client that asks for much and reads nothing costs a bounded amount of memory.
-static void slow_reader(struct operation *op, void *arg) {
-  struct fixture f;
-  struct error err;
-  const bson_t *reply;
-  setup(&f, op);
-  struct channel *c = dial(&f, op);
-  (void)uv_read_stop((uv_stream_t *)&c->tcp);
-  struct buf out = {0};
-  bool sent;
-  for (int i = 0; i < 100; i++) add_command(&out, i, 0, BCON_NEW("big", BCON_INT32(1), "bytes", BCON_INT32(1000000)));
-  EXPECT(channel_send(c, &out, &sent));
-  EXPECT(op_sleep(op, 50, &err));
+static void slow_reader(struct wire *w) {
+  (void)uv_read_stop((uv_stream_t *)&w->c->tcp);
+  for (int i = 0; i < 100; i++)
+    add_command(&w->out, i, 0, BCON_NEW("big", BCON_INT32(1), "bytes", BCON_INT32(1000000)));
+  EXPECT(flush(w));
+  a_moment(w->op, 50);
   bson_t metrics = BSON_INITIALIZER, big;
-  dispatcher_metrics(f.dispatcher, &metrics);
+  dispatcher_metrics(w->f->dispatcher, &metrics);
   EXPECT(doc_doc(&metrics, "big", &big) && doc_i64(&big, "total", 0) < 20);
   bson_destroy(&metrics);
-  EXPECT(call(&f, op, BCON_NEW("ping", BCON_INT32(1)), &reply, &err)); // the others do not notice
-  channel_close(c);
-  buf_free(&out);
-  teardown(&f, op);
+  EXPECT(answers(w)); // the others do not notice
 }
 
 static void test_slow_reader(void **state) {
-  in_loop(slow_reader, NULL);
+  with_wire(slow_reader);
 }
 
 // Only what came compressed is answered compressed, once the handshake has agreed on a compressor.
-static void compression(struct operation *op, void *arg) {
-  struct fixture f;
-  struct message m;
-  bool sent;
-  setup(&f, op);
-  struct channel *c = dial(&f, op);
-  struct buf out = {0};
-  add_command(&out, 1, 0, BCON_NEW("agree", BCON_INT32(1)));
-  EXPECT(channel_send(c, &out, &sent) && receive(op, c, &m) && m.compressor == COMPRESSOR_NONE);
-  buf_clear(&out);
-  add_command(&out, 2, 0, BCON_NEW("big", BCON_INT32(1), "bytes", BCON_INT32(5000)));
-  EXPECT(channel_send(c, &out, &sent) && receive(op, c, &m) && m.compressor == COMPRESSOR_NONE);
-  buf_clear(&out);
-  char *filler = arena_zalloc(op->arena, 1001);
+static void compression(struct wire *w) {
+  add_command(&w->out, 1, 0, BCON_NEW("agree", BCON_INT32(1)));
+  EXPECT(flush(w) && receive(w) && w->m.compressor == COMPRESSOR_NONE);
+  add_command(&w->out, 2, 0, BCON_NEW("big", BCON_INT32(1), "bytes", BCON_INT32(5000)));
+  EXPECT(flush(w) && receive(w) && w->m.compressor == COMPRESSOR_NONE);
+  char *filler = arena_zalloc(w->op->arena, 1001);
   memset(filler, 'x', 1000);
-  add_command(&out, 3, 0, BCON_NEW("big", BCON_INT32(1), "bytes", BCON_INT32(5000), "filler", BCON_UTF8(filler)));
-  EXPECT(message_compress(&out, 0, COMPRESSOR_SNAPPY));
-  EXPECT(channel_send(c, &out, &sent) && receive(op, c, &m));
-  EXPECT(m.compressor == COMPRESSOR_ZLIB && m.response_to == 3 && m.body.len > 5000);
-  channel_close(c);
-  buf_free(&out);
-  teardown(&f, op);
+  add_command(&w->out, 3, 0, BCON_NEW("big", BCON_INT32(1), "bytes", BCON_INT32(5000), "filler", BCON_UTF8(filler)));
+  EXPECT(message_compress(&w->out, 0, COMPRESSOR_SNAPPY));
+  EXPECT(flush(w) && receive(w));
+  EXPECT(w->m.compressor == COMPRESSOR_ZLIB && w->m.response_to == 3 && w->m.body.len > 5000);
 }
 
 static void test_compression(void **state) {
-  in_loop(compression, NULL);
+  with_wire(compression);
 }
 
-static void crowd(struct operation *op, void *arg) {
-  struct fixture f;
-  struct error err;
-  setup(&f, op);
-  struct channel *c[101];
-  for (int i = 0; i < 101; i++) c[i] = dial(&f, op);
-  for (int i = 0; i < 5000 && !c[100]->fail_code; i++) EXPECT(op_sleep(op, 1, &err));
-  EXPECT(c[100]->fail_code && !c[99]->fail_code); // one more than may be is closed, the others stay
-  for (int i = 0; i < 101; i++) channel_close(c[i]);
-  teardown(&f, op);
+// One more than may be is closed, the others stay.
+static void crowd(struct wire *w) {
+  struct channel *more[100];
+  for (int i = 0; i < 100; i++) more[i] = dial(w);
+  EVENTUALLY(w->op, more[99]->fail_code);
+  EXPECT(!more[98]->fail_code);
+  for (int i = 0; i < 100; i++) channel_close(more[i]);
 }
 
 static void test_too_many_connections(void **state) {
-  in_loop(crowd, NULL);
+  with_wire(crowd);
 }
 
 // --- streams ---
@@ -274,14 +268,13 @@ static struct stream *open_stream(struct fixture *f, const char *command, struct
 
 static void streams(struct operation *op, void *arg) {
   struct fixture f;
-  struct error err;
   setup(&f, op);
   struct streaming s = {0}, refused = {0}, quick = {0};
   stream_send(open_stream(&f, "upgrade", &s), "kept until it opens", 19);
   (void)open_stream(&f, "ping2", &refused);
   stream_close(open_stream(&f, "upgrade", &quick));
   EXPECT(!quick.closed); // never inside the call
-  for (int i = 0; i < 5000 && f.raw_bytes < 19; i++) EXPECT(op_sleep(op, 1, &err));
+  EVENTUALLY(op, f.raw_bytes >= 19);
   EXPECT(s.open && f.raw_bytes == 19);
   EXPECT(!strcmp(buf_str(&s.got), "early"));
   EXPECT(refused.closed && !refused.open && quick.closed && !quick.open);
@@ -289,17 +282,17 @@ static void streams(struct operation *op, void *arg) {
   buf_add(&much, arena_zalloc(op->arena, 3000000), 3000000);
   stream_send(s.stream, much.data, much.len);
   buf_free(&much);
-  for (int i = 0; i < 5000 && f.raw_bytes < 3000019; i++) EXPECT(op_sleep(op, 1, &err));
+  EVENTUALLY(op, f.raw_bytes >= 3000019);
   EXPECT(f.raw_bytes == 3000019);
   stream_close(s.stream);
-  for (int i = 0; i < 5000 && !f.raw_closed; i++) EXPECT(op_sleep(op, 1, &err));
-  EXPECT(s.closed && f.raw_closed);
+  EVENTUALLY(op, f.raw_closed);
+  EXPECT(s.closed);
   buf_free(&s.got);
   struct streaming last = {0};
   (void)open_stream(&f, "upgrade", &last);
-  for (int i = 0; i < 5000 && !last.open; i++) EXPECT(op_sleep(op, 1, &err));
+  EVENTUALLY(op, last.open);
   teardown(&f, op);
-  EXPECT(op_sleep(op, 1, &err));
+  a_moment(op, 1);
   EXPECT(last.closed);
   buf_free(&last.got);
 }
