@@ -131,6 +131,9 @@ static const char *message_of(const char *kind) {
                   {"unindex", "an index was dropped"},
                   {"file", "a range is being received"},
                   {"adopt", "a range was received"},
+                  {"copy", "documents were copied to a file that takes the place of several"},
+                  {"uncopy", "documents were taken out of a file that takes the place of several"},
+                  {"merge", "files of neighbouring ranges became one"},
                   {"unfile", "a range's file was given up"},
                   {"range", "documents of a range that moved away were deleted"},
                   {"noop", "nothing: a time is reached"}};

@@ -33,7 +33,11 @@ static bool open_targets(struct batch *b, struct collection *c, const struct que
 }
 
 // Reads a row again after others ran. false: it is gone, does not match any more or is not this shard's.
-static bool reread(struct batch *b, struct collection *c, const struct query *q, struct exec_row *row) {
+// invariant: what is written names the file that the document is in now. Files are merged only while nobody has the
+// namespace's lock, so only over a wait.
+static bool reread(struct batch *b, const struct executor *e, struct collection *c, const struct query *q,
+                   struct exec_row *row) {
+  row->file = collection_file_now(executor_collection(e), row->file);
   return store_find_rid(c, b->scratch, row->file, row->rid, &row->doc) && match_doc(q->match, row->doc) &&
          access_owns(b->access, b->scratch, row->doc);
 }
@@ -61,7 +65,7 @@ static enum step least_row(struct batch *b, struct collection **c, const struct 
     *found = true;
   }
   executor_save(e);
-  return !*found || reread(b, *c, q, row) ? STEP_DONE : STEP_WAIT;
+  return !*found || reread(b, e, *c, q, row) ? STEP_DONE : STEP_WAIT;
 }
 
 enum step target_first(struct batch *b, struct collection **c, const struct query *q, struct exec_row *row, bool *found,
@@ -82,11 +86,6 @@ enum step target_first(struct batch *b, struct collection **c, const struct quer
   }
 }
 
-struct place {
-  int64_t rid;
-  uint32_t file;
-};
-
 // Acts on one row, waiting for its locks here, so that a long scan need not begin again.
 static enum step act_with_waits(struct batch *b, struct collection **c, const struct query *q, struct executor *e,
                                 struct exec_row *row, act_on act, void *ctx, struct error *err) {
@@ -94,7 +93,7 @@ static enum step act_with_waits(struct batch *b, struct collection **c, const st
   while ((step = act(b, ctx, *c, row, err)) == STEP_WAIT) {
     executor_save(e);
     if (!batch_wait(b, err) || !look_again(b, e, c, err)) return STEP_FAILED;
-    if (!reread(b, *c, q, row)) return STEP_DONE;
+    if (!reread(b, e, *c, q, row)) return STEP_DONE;
   }
   return step;
 }
@@ -110,14 +109,11 @@ enum step target_each(struct batch *b, struct collection *c, const struct query 
     if (status == EXEC_END) return STEP_DONE;
     if (status == EXEC_ERROR || (status == EXEC_PAUSE && !pause_scan(b, e, &c, err))) return STEP_FAILED;
     if (status == EXEC_PAUSE) continue;
-    struct place place;
-    memset(&place, 0, sizeof place); // padding is part of the key
-    place.rid = row.rid;
-    place.file = row.file;
-    if (map_get(done, &place, sizeof place)) continue;
+    int64_t rid = row.rid; // the document's name: its file may be merged into another one before the statement ends
+    if (map_get(done, &rid, sizeof rid)) continue;
     enum step step = act_with_waits(b, &c, q, e, &row, act, ctx, err);
     if (step != STEP_DONE) return step;
-    map_put(done, &place, sizeof place, done);
+    map_put(done, &rid, sizeof rid, done);
     arena_reset(b->scratch);
   }
 }

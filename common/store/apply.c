@@ -156,9 +156,9 @@ bool store_last_slice(const struct store *s, const uint8_t uuid[16], struct slic
 // --- entries ---
 
 static void apply_change(struct store *s, const struct change *c) {
-  if (strcmp(c->kind, "p") == 0) {
+  if (strcmp(c->kind, "p") == 0 || strcmp(c->kind, "copy") == 0) {
     apply_put(s, c);
-  } else if (strcmp(c->kind, "d") == 0) {
+  } else if (strcmp(c->kind, "d") == 0 || strcmp(c->kind, "uncopy") == 0) {
     apply_delete(s, c);
   } else if (strcmp(c->kind, "build") == 0) {
     apply_build(s, c);

@@ -337,22 +337,42 @@ static void unfile(struct store *s, const struct change *ch) {
   file_forget(f, false);
 }
 
+// What a merge forgets goes on in `heir`. The intervals are the catalog's alone, as they are at this entry.
+static void forget_merged(struct collection_core *c, uint32_t file, struct store_file *heir) {
+  struct store_file *f = core_file(c, file);
+  if (!f || f == heir) return;
+  core_remove_file(c, f);
+  intervals_replace(&c->intervals, file, heir->table.file);
+  catalog_remove_file(f);
+  if (c->ids && !f->table.own_id) catalog_add_stale_ids(c, file);
+  file_merged(f, heir);
+}
+
+static void merge_files(struct store *s, const struct change *ch) {
+  struct collection_core *c = core_by_uuid(s, ch->uuid);
+  bson_t from;
+  bson_iter_t it;
+  if (!needed(s) || !c) return;
+  struct store_file *heir = core_file(c, ch->file);
+  if (!heir || !doc_doc(&ch->raw, "from", &from) || !bson_iter_init(&it, &from)) {
+    ignored(ch, "there is no such file");
+    return;
+  }
+  heir->state = FILE_ACTIVE;
+  catalog_set_file_active(heir);
+  while (bson_iter_next(&it)) forget_merged(c, (uint32_t)iter_i64(&it), heir);
+  catalog_put_intervals(c);
+  core_mark_stale(c);
+}
+
 bool apply_catalog_change(struct store *s, const struct change *c) {
   static const struct {
     const char *kind;
     void (*apply)(struct store *s, const struct change *c);
   } kinds[] = {
-      {"create", create},
-      {"drop", drop},
-      {"rename", rename_collection},
-      {"options", set_options},
-      {"shardkey", set_shard_key},
-      {"index", add_index},
-      {"ready", index_ready},
-      {"unindex", remove_index},
-      {"file", stage_file},
-      {"adopt", adopt_file},
-      {"unfile", unfile},
+      {"create", create},          {"drop", drop},        {"rename", rename_collection}, {"options", set_options},
+      {"shardkey", set_shard_key}, {"index", add_index},  {"ready", index_ready},        {"unindex", remove_index},
+      {"file", stage_file},        {"adopt", adopt_file}, {"merge", merge_files},        {"unfile", unfile},
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     if (strcmp(c->kind, kinds[i].kind) != 0) continue;

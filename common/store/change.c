@@ -63,10 +63,10 @@ static void append_key(bson_t *change, const char *name, struct key k) {
   BSON_APPEND_BINARY(change, name, BSON_SUBTYPE_BINARY, k.data ? k.data : (const uint8_t *)"", (uint32_t)k.len);
 }
 
-static void put(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid, const bson_t *doc,
-                bool replaces) {
+static void put(struct change_list *l, const char *kind, const struct collection *c, uint32_t file, int64_t rid,
+                const bson_t *doc, bool replaces) {
   bson_t change;
-  begin_of(l, &change, "p", c->uuid);
+  begin_of(l, &change, kind, c->uuid);
   doc_append_num(&change, "f", file);
   doc_append_num(&change, "r", rid);
   BSON_APPEND_DOCUMENT(&change, "d", doc);
@@ -75,21 +75,35 @@ static void put(struct change_list *l, const struct collection *c, uint32_t file
 }
 
 void change_put(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid, const bson_t *doc) {
-  put(l, c, file, rid, doc, false);
+  put(l, "p", c, file, rid, doc, false);
 }
 
 void change_replace(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid, const bson_t *doc) {
-  put(l, c, file, rid, doc, true);
+  put(l, "p", c, file, rid, doc, true);
 }
 
-void change_delete(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid,
-                   const bson_value_t *id) {
+void change_copy(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid, const bson_t *doc) {
+  put(l, "copy", c, file, rid, doc, false);
+}
+
+static void take_out(struct change_list *l, const char *kind, const struct collection *c, uint32_t file, int64_t rid,
+                     const bson_value_t *id) {
   bson_t change;
-  begin_of(l, &change, "d", c->uuid);
+  begin_of(l, &change, kind, c->uuid);
   doc_append_num(&change, "f", file);
   doc_append_num(&change, "r", rid);
   doc_append_value(&change, "i", id);
   end(l, &change);
+}
+
+void change_delete(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid,
+                   const bson_value_t *id) {
+  take_out(l, "d", c, file, rid, id);
+}
+
+void change_uncopy(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid,
+                   const bson_value_t *id) {
+  take_out(l, "uncopy", c, file, rid, id);
 }
 
 void change_create(struct change_list *l, const uint8_t uuid[16], const char *ns, const bson_t *options, uint32_t file,
@@ -183,6 +197,21 @@ void change_file(struct change_list *l, const uint8_t uuid[16], uint32_t file, s
 void change_adopt(struct change_list *l, const uint8_t uuid[16], uint32_t file, struct key min, struct key max) {
   bson_t change;
   begin_range(l, &change, "adopt", uuid, file, min, max);
+  end(l, &change);
+}
+
+void change_merge(struct change_list *l, const uint8_t uuid[16], uint32_t file, const uint32_t *from, size_t n) {
+  bson_t change, list;
+  begin_of(l, &change, "merge", uuid);
+  doc_append_num(&change, "f", file);
+  BSON_APPEND_ARRAY_BEGIN(&change, "from", &list);
+  for (size_t i = 0; i < n; i++) {
+    char buffer[16];
+    const char *name;
+    bson_uint32_to_string((uint32_t)i, &name, buffer, sizeof buffer);
+    doc_append_num(&list, name, from[i]);
+  }
+  bson_append_array_end(&change, &list);
   end(l, &change);
 }
 

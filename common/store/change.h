@@ -17,6 +17,14 @@
 //   unindex {k:"unindex", u, id}
 //   file    {k:"file", u, f, min, max}                        a staged file for a range being received
 //   adopt   {k:"adopt", u, f, min, max}                       becomes active and takes the interval
+//   copy    {k:"copy", u, f, r, d}                            a document of another file of the collection, put into
+//   the
+//                                                             staged file that is to replace that one: no write of its
+//                                                             own, and applied as put
+//   uncopy  {k:"uncopy", u, f, r, i}                          it changed place or went away since; applied as delete
+//   merge   {k:"merge", u, f, from:[file...]}                 the staged file has the documents of these active files,
+//                                                             under their rids: it takes all of their intervals and
+//                                                             becomes active, and they are forgotten, in one step
 //   unfile  {k:"unfile", u, f}                                staged or active: forgotten, unlinked once that is
 //   durable; its
 //                                                             intervals go to the collection's lowest-numbered active
@@ -61,6 +69,10 @@ void change_index_ready(struct change_list *l, const uint8_t uuid[16], uint32_t 
 void change_unindex(struct change_list *l, const uint8_t uuid[16], uint32_t id);
 void change_file(struct change_list *l, const uint8_t uuid[16], uint32_t file, struct key min, struct key max);
 void change_adopt(struct change_list *l, const uint8_t uuid[16], uint32_t file, struct key min, struct key max);
+void change_copy(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid, const bson_t *doc);
+void change_uncopy(struct change_list *l, const struct collection *c, uint32_t file, int64_t rid,
+                   const bson_value_t *id);
+void change_merge(struct change_list *l, const uint8_t uuid[16], uint32_t file, const uint32_t *from, size_t n);
 void change_unfile(struct change_list *l, const uint8_t uuid[16], uint32_t file);
 void change_range_delete(struct change_list *l, const uint8_t uuid[16], uint32_t file, struct key min, struct key max,
                          int32_t n);

@@ -298,6 +298,24 @@ struct range_file *collection_file(const struct collection *c, uint32_t id) {
   return NULL;
 }
 
+uint32_t collection_file_now(const struct collection *c, uint32_t id) {
+  for (size_t i = 0; i < c->n_files; i++) {
+    struct store_file *now = file_now(c->files[i]->handle);
+    for (struct store_file *f = c->files[i]->handle; f != now; f = f->heir)
+      if (f->table.file == id) return now->table.file;
+  }
+  return id;
+}
+
+bool collection_file_whole(const struct collection *c, uint32_t id) {
+  const struct range_file *f = collection_file(c, id);
+  if (!f) return false;
+  const struct table *t = &f->handle->table;
+  for (size_t i = 0; i < t->n_indexes; i++)
+    if (t->indexes[i]->conflict) return false;
+  return true;
+}
+
 struct range_file *collection_file_for(const struct collection *c, struct key shard_key) {
   if (!c->n_intervals) return NULL;
   size_t low = 0, high = c->n_intervals;

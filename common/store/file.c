@@ -14,6 +14,8 @@
 #include "common/base/log.h"
 #include "common/store/internal.h"
 
+enum { MAX_KEPT_OPEN = 64 }; // forgotten files, three descriptors each
+
 char *file_path(const struct store *s, const uint8_t uuid[16], const char *name) {
   char text[37], *path = NULL;
   uuid_text(uuid, text);
@@ -210,6 +212,7 @@ void file_destroy(struct store_file *f) {
     table_finalize(&f->table);
   }
   table_free(&f->table);
+  if (f->heir) file_unref(f->heir);
   free(f);
 }
 
@@ -219,6 +222,15 @@ void file_unref(struct store_file *f) {
 
 static void close_forgotten(struct store_file *f) {
   if (f->own_db.sql) db_close(&f->own_db, false); // what is in it is of no use any more
+  f->store->n_kept -= f->kept_open;
+  f->kept_open = false;
+}
+
+// Once it is unlinked it cannot be opened again, so it is opened for the scans that stand in it and go on later. Not
+// for any number of them: what is past the limit is closed, and those scans end with an error (QueryPlanKilled).
+static void keep_open(struct store_file *f) {
+  f->kept_open = f->scans && f->store->n_kept < MAX_KEPT_OPEN && file_read(f);
+  f->store->n_kept += f->kept_open;
 }
 
 void file_scan_ends(struct store_file *f) {
@@ -240,12 +252,25 @@ void file_forget(struct store_file *f, bool dropped) {
     file_unref(f);
     return;
   }
+  if (!dropped) keep_open(f);
   if (f->own_db.sql) store_closed(s, &f->own_db);
   store_remove_db(s, &f->own_db);
   f->forgotten = true;
   f->own_db.entry = 0;
   removal_add(s, f, NULL, NULL); // takes the reference
-  if (dropped || f->scans == 0) close_forgotten(f);
+  if (!f->kept_open) close_forgotten(f);
+}
+
+// Scans that stand in the file go on over its rows, which are those of this moment, and take each document from the
+// heir, where it has the same rid: as it is when it is read, or not at all if it is gone (source.c, scan.c).
+void file_merged(struct store_file *f, struct store_file *heir) {
+  f->heir = file_ref(heir);
+  file_forget(f, false);
+}
+
+struct store_file *file_now(struct store_file *f) {
+  while (f->heir) f = f->heir;
+  return f;
 }
 
 // --- ids ---

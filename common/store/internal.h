@@ -30,6 +30,8 @@ struct store_file {   // lives while the catalog knows the file or a scan has it
   size_t refs;              // generations, scans, and one while the catalog knows it or it waits for removal
   size_t scans;             // open ones that read it: its connection stays until they end
   bool forgotten;           // by the catalog
+  bool kept_open;           // forgotten, but scans go on reading it
+  struct store_file *heir;  // forgotten by a merge: the file that has its documents now (referenced)
   struct range_file *shown; // in the collection's newest generation, where the counters are shown
 };
 
@@ -102,6 +104,7 @@ struct store {
   struct db *all;             // every database, open or not
   struct db *newest, *oldest; // open range and ids files, by last use
   size_t n_open, max_open, cache_bytes;
+  size_t n_kept;                       // forgotten files whose connections stay for their scans
   struct map *by_ns, *by_uuid, *files; // collection_core, collection_core, file_handle
   struct store_file *last_file;        // the last one an entry named
   struct scan *active;                 // scans with statements that are not saved
@@ -157,8 +160,11 @@ bool file_read(struct store_file *f);
 bool file_touch(struct store_file *f);
 struct store_file *file_ref(struct store_file *f);
 void file_unref(struct store_file *f);
-void file_scan_ends(struct store_file *f);            // one of f->scans, which the caller counted
-void file_forget(struct store_file *f, bool dropped); // the catalog does, with the whole collection or alone
+void file_scan_ends(struct store_file *f);                       // one of f->scans, which the caller counted
+void file_forget(struct store_file *f, bool dropped);            // the catalog does, with the whole collection or alone
+void file_merged(struct store_file *f, struct store_file *heir); // the same, when its documents went to another file
+// Where the documents of a file are now: itself, or what it was merged into.
+struct store_file *file_now(struct store_file *f);
 void file_destroy(struct store_file *f);
 char *file_path(const struct store *s, const uint8_t uuid[16], const char *name); // malloc'd
 bool ids_read(struct collection_core *c);

@@ -191,8 +191,15 @@ bool scan_next(struct scan *s, struct scan_row *row, struct error *err) {
 // --- documents ---
 
 struct store_file *scan_file(const struct scan *s, uint32_t id) {
-  struct range_file *f = collection_file(s->collection, id);
-  return f && in_scan(s, f) ? f->handle : NULL;
+  const struct collection *c = s->collection;
+  struct range_file *f = collection_file(c, id);
+  if (f && in_scan(s, f) && !f->handle->heir) return f->handle;
+  for (size_t i = 0; i < c->n_files; i++) {
+    if (!in_scan(s, c->files[i]) || !c->files[i]->handle->heir) continue;
+    struct store_file *now = file_now(c->files[i]->handle);
+    if (now->table.file == id) return now;
+  }
+  return NULL;
 }
 
 bool scan_fetch(struct scan *s, struct store_file *f, int64_t rid) {
@@ -222,7 +229,7 @@ const bson_t *scan_document(struct scan *s, const struct scan_row *row) {
     from = &s->sources[s->at];
   }
   struct key bytes;
-  if (from && !s->indexed && from->stmt && from->rid == row->rid && from->file_id == row->file) {
+  if (from && !s->indexed && from->stmt && from->rid == row->rid && !from->file->heir && from->file_id == row->file) {
     bytes = column_key(from->stmt, 1); // the very row the source stands on
   } else {
     struct store_file *f = scan_file(s, row->file);

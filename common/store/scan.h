@@ -3,6 +3,10 @@
 // No SQLite statement stays active over a yield: call scan_save() first (the position is kept as key and rid, the next
 // scan_next() seeks again). Rows appear as of the moment they are read: a document changed meanwhile is seen in its
 // new state, one whose key moved behind the scan is not seen again... nothing that was there all the time is missed.
+//
+// Files that are merged under a scan: its rows stay those of the files that it was opened on, as of the merge;
+// documents are read where they are now, and a row's file is that place. So what a scan gives can be written to in the
+// same step, as always; a document that is changed after the merge may stand where its old key was.
 #ifndef SHARDLET_STORE_SCAN_H
 #define SHARDLET_STORE_SCAN_H
 
@@ -30,7 +34,8 @@ struct scan *scan_open(struct arena *a, struct collection *c, const struct scan_
 // false: the end (err->code 0), or the collection/index was dropped or a file the scan needs is gone (QueryPlanKilled
 // 175). A multikey index gives each document once a file.
 bool scan_next(struct scan *s, struct scan_row *row, struct error *err);
-// The row's document; NULL when it went away since (index scans). Valid until the next call.
+// The row's document; NULL when it went away since (index scans, and files that were merged). Valid until the next
+// call.
 const bson_t *scan_document(struct scan *s, const struct scan_row *row);
 void scan_save(struct scan *s);
 void scan_close(struct scan *s); // also when its arena goes

@@ -147,7 +147,7 @@ static void read_row(struct source *s) {
     s->rid = sqlite3_column_int64(s->stmt, 2);
     return;
   }
-  s->file_id = s->file->table.file;
+  s->file_id = file_now(s->file)->table.file;
   if (s->scan->indexed) {
     s->key = column_key(s->stmt, 0);
     s->rid = sqlite3_column_int64(s->stmt, 1);
@@ -156,14 +156,35 @@ static void read_row(struct source *s) {
   }
 }
 
-// Whether the row counts: a row of the ids file only when the document is there, in a file that may be read; one of a
-// multikey index only when its document was not given before.
+// Whether another source of the scan gives the document: a file with an _id index of its own, and its rows as of when
+// it was merged into `f`, goes on giving them.
+static bool given_elsewhere(const struct scan *scan, const struct store_file *f, int64_t rid) {
+  for (size_t i = 0; i < scan->n_sources; i++) {
+    struct store_file *own = scan->sources[i].file;
+    sqlite3_stmt *held;
+    struct key bytes;
+    if (!own || !own->heir || file_now(own) != f || !file_read(own) || !table_get(&own->table, rid, &held, &bytes))
+      continue;
+    table_cursor_back(&own->table, CURSOR_GET, held);
+    return true;
+  }
+  return false;
+}
+
+// A row of the ids file counts when the document is there, in a file that may be read. A merge gives each document a
+// second row, with another file; rids are unique, so the second one is known by its rid.
+static bool wanted_id(struct source *s) {
+  struct scan *scan = s->scan;
+  struct store_file *f = s->rid == s->given ? NULL : scan_file(scan, s->file_id);
+  if (!f || !scan_fetch(scan, f, s->rid) || given_elsewhere(scan, f, s->rid)) return false;
+  s->given = s->rid;
+  return true;
+}
+
+// Whether the row counts; one of a multikey index only when its document was not given before.
 static bool wanted(struct source *s) {
   struct scan *scan = s->scan;
-  if (!s->file) {
-    struct store_file *f = scan_file(scan, s->file_id);
-    return f && scan_fetch(scan, f, s->rid);
-  }
+  if (!s->file) return wanted_id(s);
   if (!scan->indexed) return true;
   const struct table_index *i = table_index(&s->file->table, scan->index_id);
   return !i || !i->multikey || set_add(&s->seen, s->rid);
@@ -203,6 +224,13 @@ static void forget(struct rid_set *set, int64_t rid) {
   if (set->slots[at] == rid) set->slots[at] = -1;
 }
 
+// The ids file: its document may have another row by then, with any file, and this one be stale (wanted_id()).
+static void before_key(struct source *s) {
+  s->at_file = s->scan->backward ? UINT32_MAX : 0;
+  s->at_rid = 0;
+  s->given = 0;
+}
+
 void source_save(struct source *s, bool pending) {
   if (!s->stmt) return;
   buf_clear(&s->at_key);
@@ -214,6 +242,7 @@ void source_save(struct source *s, bool pending) {
     s->at_rid += s->scan->backward ? 1 : -1;
     s->scan->keys--;
     forget(&s->seen, s->rid);
+    if (!s->file) before_key(s);
   }
   give_back(s);
   s->key = (struct key){0};

@@ -30,6 +30,7 @@ struct source {
   uint32_t at_file;
   int64_t at_rid;
   struct rid_set seen; // of a multikey index
+  int64_t given;       // the ids file: rid of the last row given (wanted())
 };
 
 struct scan {
@@ -65,7 +66,7 @@ void source_free(struct source *s);
 int source_compare(const struct source *a,
                    const struct source *b); // by the rows they stand on, in the scan's direction
 
-// A file that the scan may read: active or asked for.
+// A file that the scan may read: active when it was opened or asked for, or what such a one was merged into.
 struct store_file *scan_file(const struct scan *s, uint32_t id);
 // Reads the document, unless it is the one at hand already. false: it is not there.
 bool scan_fetch(struct scan *s, struct store_file *f, int64_t rid);

@@ -130,6 +130,12 @@ void store_each_collection(struct store *s, bool (*fn)(void *ctx, struct collect
 const struct index *collection_index(const struct collection *c, const char *name);
 const struct index *collection_index_by_key(const struct collection *c, const bson_t *key);
 struct range_file *collection_file(const struct collection *c, uint32_t id);
+// Where documents are now that were in file `id` at some time since this generation: there, or in what it was merged
+// into.
+uint32_t collection_file_now(const struct collection *c, uint32_t id);
+// Whether every document of the file has its keys in all unique indexes: false when one met a key of another (change.h,
+// copies arrive in any order).
+bool collection_file_whole(const struct collection *c, uint32_t id);
 // Where a document with this encoded shard key goes (unsharded: its only file).
 struct range_file *collection_file_for(const struct collection *c, struct key shard_key);
 // The encoded shard key of a document (hashed parts hashed, missing fields null). err ShardKeyNotFound for arrays.

@@ -14,6 +14,7 @@ struct script_doc {
   int64_t rid;
   int32_t id, x;
   bool alive;
+  uint32_t copied; // the staged file that has a copy of it; 0 = none
 };
 
 struct script_coll {
@@ -75,7 +76,7 @@ static void script_create(struct script *s, int at) {
                 script_json(s, "[{\"id\": 1, \"spec\": {\"v\": 2, \"key\": {\"x\": 1}, \"name\": \"x_1\"}}]"));
 }
 
-static void script_put(struct script *s, struct script_doc *d) {
+static const bson_t *script_put(struct script *s, struct script_doc *d) {
   struct script_coll *c = &s->colls[d->coll];
   bson_t *doc = arena_bson(s->a);
   BSON_APPEND_INT32(doc, "_id", d->id);
@@ -93,6 +94,7 @@ static void script_put(struct script *s, struct script_doc *d) {
   pad += pick(s, 40);
   BSON_APPEND_UTF8(doc, "pad", pad);
   change_put(s->list, named(s, c), c->files[d->file], d->rid, doc);
+  return doc;
 }
 
 static void script_insert(struct script *s) {
@@ -105,7 +107,7 @@ static void script_insert(struct script *s) {
   struct script_doc *d = &s->docs[s->n_docs++];
   *d = (struct script_doc){at, file, c->next_rid++, s->next_id++, (int32_t)pick(s, 100), true};
   if (file) d->x += 1000 * file; // each file has its own range
-  script_put(s, d);
+  (void)script_put(s, d);
 }
 
 static struct script_doc *script_any(struct script *s) {
@@ -119,8 +121,8 @@ static struct script_doc *script_any(struct script *s) {
 static void script_replace(struct script *s) {
   struct script_doc *d = script_any(s);
   if (!d) return;
-  if (!d->file) d->x = (int32_t)pick(s, 100);
-  script_put(s, d);
+  if (!d->file && d->x < 1000) d->x = (int32_t)pick(s, 100);
+  (void)script_put(s, d);
 }
 
 static void script_delete(struct script *s) {
@@ -176,6 +178,40 @@ static void script_file(struct script *s) {
       if (&s->colls[s->docs[i].coll] == c && s->docs[i].file == at) s->docs[i].alive = false;
     }
   }
+}
+
+// Brings the copy that a staged file has of a document of another one up to date.
+static void script_copy(struct script *s, struct script_doc *d, uint32_t to) {
+  const struct collection *c = named(s, &s->colls[d->coll]);
+  bson_value_t id = value_int32(d->id);
+  if (d->alive) {
+    change_copy(s->list, c, to, d->rid, script_put(s, d));
+  } else if (d->copied == to) {
+    change_uncopy(s->list, c, to, d->rid, &id);
+  }
+  d->copied = d->alive ? to : 0;
+}
+
+// A staged file takes the place of an active one: some documents are copied at once, all that is missing together with
+// the merge.
+static void script_merge(struct script *s) {
+  int at = (int)pick(s, 2), to = 1 + (int)pick(s, SCRIPT_FILES - 1), from = (int)pick(s, SCRIPT_FILES);
+  struct script_coll *c = &s->colls[at];
+  if (!c->exists || !c->files[to] || c->active[to] || from == to || !c->files[from] || !c->active[from]) return;
+  bool all = pick(s, 2);
+  for (size_t i = 0; i < s->n_docs; i++) {
+    struct script_doc *d = &s->docs[i];
+    if (d->coll == at && d->file == from && (all || pick(s, 3) == 0)) script_copy(s, d, c->files[to]);
+  }
+  if (!all) return;
+  change_merge(s->list, c->uuid, c->files[to], &c->files[from], 1);
+  int place = from ? to : 0; // the first file is always at 0
+  for (size_t i = 0; i < s->n_docs; i++) {
+    if (s->docs[i].coll == at && (s->docs[i].file == from || s->docs[i].file == to)) s->docs[i].file = place;
+  }
+  c->files[place] = c->files[to];
+  c->active[place] = true;
+  c->files[place == to ? from : to] = 0;
 }
 
 // Deletes all of a range, so that the script knows what is left.
@@ -236,8 +272,10 @@ static void script_entry(struct script *s) {
     }
   } else if (what < 67) {
     script_index(s);
-  } else if (what < 80) {
+  } else if (what < 77) {
     script_file(s);
+  } else if (what < 80) {
+    script_merge(s);
   } else if (what < 87) {
     script_range(s);
   } else if (what < 92) {
