@@ -269,6 +269,13 @@ static void set_now(struct consensus *c, uint64_t now) {
 void consensus_timeout(struct consensus *c, uint64_t now) {
   set_now(c, now);
   c->last_timeout = c->now;
+  // Whoever was not elected asks again before it begins another term. libraft asks only the first time, and not at all
+  // after a hand-over: then the term of one whom nobody hears, or who does not stand any more, would grow for as long
+  // as that lasts, and depose whoever leads meanwhile.
+  if (c->raft.state == RAFT_CANDIDATE && c->now >= raft_timeout(&c->raft)) {
+    c->raft.candidate_state.in_pre_vote = true;
+    c->raft.candidate_state.disrupt_leader = false;
+  }
   struct raft_event e = {.type = RAFT_TIMEOUT};
   consensus_step_or_die(c, &e);
   filter_tick(c);

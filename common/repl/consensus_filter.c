@@ -17,6 +17,7 @@ bool filter_incoming(struct consensus *c, const struct consensus_message *m) {
     return !(m->rejected && m->term == term && !raft_match_index(&c->raft, m->peer, &match) && m->rejected <= match);
   }
   case RAFT_MSG_SNAPSHOT: return !consensus_installing(c); // a second one would be leaked
+  case RAFT_MSG_TIMEOUT_NOW: return c->eligible; // who does not stand must not begin a term that nobody can win
   case RAFT_MSG_VOTE:
     if (!m->caretaker && !consensus_leader(c)) c->asked = m->peer;
     return true;

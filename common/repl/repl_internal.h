@@ -74,6 +74,7 @@ struct repl {
 
   // Standing for election (standing.c)
   int64_t frozen_until; // loop_now_ms(); replSetFreeze, replSetStepDown
+  bool electable;       // as consensus was told last
   int takeover_checks;
   size_t handovers; // so far
   bool removed;     // the configuration does not name this member

@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/bson/doc.h"
 #include "common/repl/repl_internal.h"
+#include "common/repl/transport.h"
 
 enum {
   CHECK_MS = 200,
@@ -30,19 +31,31 @@ static bool frozen(const struct repl *r) {
 void standing_update(struct repl *r) {
   if (!r->consensus) return;
   double priority = r->config ? priority_of(r, r->self) : 1;
+  bool electable = !frozen(r) && priority > 0, changed = electable != r->electable;
   r->removed = priority < 0;
-  consensus_set_eligible(r->consensus, !frozen(r) && priority > 0);
+  r->electable = electable;
+  consensus_set_eligible(r->consensus, electable);
+  if (changed) transport_tell(r->transport, 0);
 }
 
-// The voter to hand over to: of the highest priority among those that have at least `least` of the log. NULL: none.
-// Of several it is another one each time: one that is frozen, which only itself knows, does not take over.
+// What it told of itself last, and it is not silent.
+static bool would_take_over(const struct repl *r, uint64_t id) {
+  const struct report *told = transport_report(r->transport, id);
+  int64_t silent = loop_now_ms(r->loop) - transport_heard(r->transport, id);
+  return told && told->electable && told->state == MEMBER_SECONDARY && silent < (int64_t)r->election_ms / 2;
+}
+
+// The voter to hand over to: of the highest priority among those that would take over and have at least `least` of the
+// log. NULL: none. Of several it is another one each time: what a member told may be out of date.
 static const struct member *best_successor(const struct repl *r, uint64_t least, double above) {
   const struct members *m = consensus_members(r->consensus);
   const struct member *best = NULL;
   double best_priority = above;
   for (size_t i = 0; i < m->n; i++) {
     const struct member *c = &m->list[(r->handovers + i) % m->n];
-    if (c->id == r->id || c->role != ROLE_VOTER || consensus_match(r->consensus, c->id) < least) continue;
+    if (c->id == r->id || c->role != ROLE_VOTER || consensus_match(r->consensus, c->id) < least ||
+        !would_take_over(r, c->id))
+      continue;
     double priority = priority_of(r, c->address);
     if (priority > best_priority) {
       best = c;

@@ -2,7 +2,8 @@
 // comes on the connections that others opened. A connection begins with the command _raftStream {set, id, host, to} and
 // then carries encoded messages (consensus_message.c).
 //
-// Between them go reports: what a member tells about itself (frame: u8 100, u8 state, u64 applied, ts, term, wall).
+// Between them go reports: what a member tells about itself (frame: u8 100, u8 state, u8 electable, u64 applied, ts,
+// term, wall).
 //
 // Messages may be lost at any time: raft repeats what matters. So there are no queues but the socket's, and what waits
 // for a connection that is just being opened.
@@ -27,7 +28,7 @@ enum {
   FORGET_MS = 30000,
   NOTE_BYTES = 16,
   REPORT_KIND = 100, // beside enum message_kind
-  REPORT_BYTES = 2 + 4 * 8,
+  REPORT_BYTES = 3 + 4 * 8,
 };
 
 struct peer {
@@ -264,6 +265,7 @@ static void tell_one(struct peer *p) {
   buf_add_u32le(&bytes, REPORT_BYTES);
   buf_add_byte(&bytes, REPORT_KIND);
   buf_add_byte(&bytes, (uint8_t)repl_state(r));
+  buf_add_byte(&bytes, r->electable);
   put_u64(&bytes, r->applied);
   put_u64(&bytes, last.ts);
   put_u64(&bytes, (uint64_t)last.term);
@@ -299,9 +301,10 @@ static bool take_report(struct peer *p, const uint8_t *data, size_t len) {
   p->reported = true;
   p->report = (struct report){
       .state = (enum member_state)data[1],
-      .applied = get_u64(data + 2),
-      .last = {.ts = get_u64(data + 10), .term = (int64_t)get_u64(data + 18), .index = get_u64(data + 2)},
-      .wall_ms = (int64_t)get_u64(data + 26)};
+      .electable = data[2] != 0,
+      .applied = get_u64(data + 3),
+      .last = {.ts = get_u64(data + 11), .term = (int64_t)get_u64(data + 19), .index = get_u64(data + 3)},
+      .wall_ms = (int64_t)get_u64(data + 27)};
   event_signal(&p->t->r->progressed);
   return true;
 }

@@ -23,6 +23,7 @@ struct report { // what a member tells about itself, besides raft
   uint64_t applied; // index
   struct optime last;
   int64_t wall_ms; // of its last entry
+  bool electable;  // would stand: has a priority and is not frozen
 };
 const struct report *transport_report(const struct transport *t, uint64_t id); // the last one; NULL = none
 // Knows all members of the list, so that reports go to each; forgets members that are in no list any more and silent:

@@ -334,16 +334,37 @@ static void retry_statement(const struct fixture *f) {
   mongoc_client_destroy(c);
 }
 
-// It leads like any other.
-static void make_primary(const struct fixture *f, int i) {
-  for (int64_t end = now_ms() + CATCH_UP_MS; primary_of(f) != i && now_ms() < end; wait_ms(500)) {
-    mongoc_client_t *c = client_of(&f->members[primary_of(f)]);
-    bson_t reply;
-    (void)command(c, "admin", &reply, "{'replSetStepDown':5}");
-    bson_destroy(&reply);
-    mongoc_client_destroy(c);
+static bool answers(const struct process *p, const char *command_text) {
+  mongoc_client_t *c = client_of(p);
+  bson_t reply;
+  bool ok = command(c, "admin", &reply, "%s", command_text);
+  bson_destroy(&reply);
+  mongoc_client_destroy(c);
+  return ok;
+}
+
+// Primaries step down until it leads. Whoever has stepped down does not stand for 5 s: the second hand-over can only
+// be to this member.
+static void hand_over_to(const struct fixture *f, int i) {
+  int64_t end = now_ms() + CATCH_UP_MS;
+  for (int step_downs = 0; primary_of(f) != i; wait_ms(100)) {
+    step_downs += answers(&f->members[primary_of(f)], "{'replSetStepDown':5}");
+    if (now_ms() > end) fail_msg("%s does not lead after %d step-downs", f->members[i].name, step_downs);
   }
-  assert_int_equal(primary_of(f), i);
+}
+
+// The primary dies while only this member stands.
+static void elect(struct fixture *f, int i) {
+  int primary = primary_of(f);
+  if (primary != i) {
+    int third = FOUNDERS - i - primary;
+    assert_true(answers(&f->members[third], "{'replSetFreeze':60}"));
+    (void)process_end(&f->members[primary], SIGKILL);
+    assert_int_equal(primary_of(f), i);
+    assert_true(answers(&f->members[third], "{'replSetFreeze':0}"));
+    launch(f, primary);
+    wait_for_state(f, primary, 2);
+  }
 }
 
 static void test_emptied(void **state) {
@@ -358,7 +379,10 @@ static void test_emptied(void **state) {
   assert_true(has_synced(f, i));
   stop_writing(f);
   compare(f);
-  make_primary(f, i);
+  elect(f, i);
+  retry_statement(f);
+  assert_true(answers(&f->members[i], "{'replSetStepDown':1,'force':true}"));
+  hand_over_to(f, i);
   retry_statement(f);
 }
 

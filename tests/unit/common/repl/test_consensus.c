@@ -143,6 +143,49 @@ static void caretaker_script(struct simulation *s) {
   if (!leader || !leader->eligible) sim_break(s, "no eligible leader after the old one died");
 }
 
+// --- handing over ---
+
+static struct node *elected(struct simulation *s) {
+  struct node *leader;
+  s->quiet = true;
+  for (int i = 1; i <= s->plan.nodes; i++) node_start(s, &s->nodes[i]);
+  while (!(leader = sim_leader(s)) || !leader->eligible) sim_run(s, s->now + 20);
+  sim_propose(s, leader, 3);
+  sim_run(s, s->now + ELECTION_MS);
+  return leader;
+}
+
+static int other_than(const struct node *n, int step) {
+  return (n->id - 1 + step) % 3 + 1;
+}
+
+// To one that does not stand (frozen, say): nothing happens, and the leader goes on.
+static void refusing_script(struct simulation *s) {
+  struct node *leader = elected(s), *frozen = &s->nodes[other_than(leader, 1)];
+  uint64_t term = consensus_term(leader->c);
+  consensus_set_eligible(frozen->c, false);
+  if (!consensus_transfer(leader->c, s->now, (uint64_t)frozen->id)) sim_break(s, "the leader does not try");
+  sim_run(s, s->now + 10 * ELECTION_MS);
+  if (sim_leader(s) != leader || consensus_term(leader->c) != term || consensus_term(frozen->c) != term)
+    sim_break(s, "a member that does not stand has begun a term");
+}
+
+// To one whose request for votes nobody hears: its term does not grow while somebody else leads, and all is quiet soon
+// after it is back.
+static void unheard_script(struct simulation *s) {
+  struct node *leader = elected(s), *lost = &s->nodes[other_than(leader, 1)];
+  for (int i = 1; i <= 3; i++) s->cut[lost->id][i] = true;
+  if (!consensus_transfer(leader->c, s->now, (uint64_t)lost->id)) sim_break(s, "the leader does not try");
+  sim_run(s, s->now + 20 * ELECTION_MS);
+  uint64_t grown = consensus_term(lost->c);
+  if (grown != consensus_term(leader->c) + 1) sim_break(s, "the term of one that nobody hears is %d", (int)grown);
+  memset(s->cut, 0, sizeof s->cut);
+  sim_run(s, s->now + 20 * ELECTION_MS);
+  uint64_t elections = s->elections;
+  sim_run(s, s->now + 20 * ELECTION_MS);
+  if (!sim_leader(s) || s->elections > elections) sim_break(s, "leaders are deposed");
+}
+
 // --- runs ---
 
 static uint64_t from_environment(const char *name, uint64_t otherwise) {
@@ -150,10 +193,10 @@ static uint64_t from_environment(const char *name, uint64_t otherwise) {
   return v ? strtoull(v, NULL, 10) : otherwise;
 }
 
-static bool run_seed(struct simulation *s, bool scripted) {
+static bool run_seed(struct simulation *s, void (*script)(struct simulation *s)) {
   if (setjmp(s->broken)) return false;
-  if (scripted) {
-    caretaker_script(s);
+  if (script) {
+    script(s);
     return true;
   }
   for (int i = 1; i <= s->plan.nodes; i++) node_start(s, &s->nodes[i]);
@@ -162,12 +205,12 @@ static bool run_seed(struct simulation *s, bool scripted) {
   return true;
 }
 
-static void run_plan(const char *name, const struct plan *p, uint64_t seeds, bool scripted) {
+static void run_plan(const char *name, const struct plan *p, uint64_t seeds, void (*script)(struct simulation *s)) {
   uint64_t first = from_environment("FIRST", 1), sums[6] = {0};
   seeds = from_environment("SEEDS", seeds);
   for (uint64_t seed = first; seed < first + seeds; seed++) {
     struct simulation *s = sim_new(p, seed);
-    if (!run_seed(s, scripted))
+    if (!run_seed(s, script))
       fail_msg("plan %s, seed %llu, t=%llu: %s", name, (unsigned long long)seed, (unsigned long long)s->now,
                s->failure);
     const uint64_t counts[6] = {s->elections, s->commits, s->crashes, s->installs, s->changes, s->transfers};
@@ -196,18 +239,18 @@ static void test_one(void **state) {
   struct plan p = base;
   p.nodes = p.voters = 1;
   p.snapshot_every = 20;
-  run_plan("one member", &p, 200, false);
+  run_plan("one member", &p, 200, NULL);
 }
 
 static void test_three(void **state) {
-  run_plan("three members", &base, 100, false);
+  run_plan("three members", &base, 100, NULL);
 }
 
 static void test_three_snapshots_transfers(void **state) {
   struct plan p = base;
   p.snapshot_every = 20;
   p.transfer = true;
-  run_plan("three members, snapshots, transfers", &p, 150, false);
+  run_plan("three members, snapshots, transfers", &p, 150, NULL);
 }
 
 static void test_changes(void **state) {
@@ -215,7 +258,7 @@ static void test_changes(void **state) {
   p.nodes = 5;
   p.snapshot_every = 20;
   p.change_members = p.transfer = true;
-  run_plan("three to five members, changes", &p, 150, false);
+  run_plan("three to five members, changes", &p, 150, NULL);
 }
 
 // A lone voter becomes two and more: it may die before a new voter knows that it is one. Not two that become one: a
@@ -227,7 +270,7 @@ static void test_growing(void **state) {
   p.least_voters = 2;
   p.snapshot_every = 20;
   p.change_members = p.transfer = true;
-  run_plan("one to four members, changes", &p, 200, false);
+  run_plan("one to four members, changes", &p, 200, NULL);
 }
 
 // A snapshot is taken over long after the leader spoke of it.
@@ -237,7 +280,7 @@ static void test_copies(void **state) {
   p.snapshot_every = 10;
   p.copy_ms = 400;
   p.change_members = p.transfer = true;
-  run_plan("three and four members, slow copies", &p, 150, false);
+  run_plan("three and four members, slow copies", &p, 150, NULL);
 }
 
 static void test_five_slow_disks(void **state) {
@@ -247,21 +290,29 @@ static void test_five_slow_disks(void **state) {
   p.drop = 15;
   p.snapshot_every = 30;
   p.fifo = true;
-  run_plan("five members, slow disks, ordered network", &p, 80, false);
+  run_plan("five members, slow disks, ordered network", &p, 80, NULL);
 }
 
 static void test_ineligible(void **state) {
   struct plan p = base;
   p.snapshot_every = 20;
   p.ineligible = 3;
-  run_plan("three members, one of priority 0", &p, 100, false);
+  p.transfer = true;
+  run_plan("three members, one of priority 0", &p, 100, NULL);
 }
 
 static void test_caretaker(void **state) {
   struct plan p = base;
   p.drop = p.duplicate = 0;
   p.ineligible = 3;
-  run_plan("priority 0 as caretaker", &p, 200, true);
+  run_plan("priority 0 as caretaker", &p, 200, caretaker_script);
+}
+
+static void test_hand_over(void **state) {
+  struct plan p = base;
+  p.drop = p.duplicate = 0;
+  run_plan("handed over to one that does not stand", &p, 50, refusing_script);
+  run_plan("handed over to one that nobody hears", &p, 50, unheard_script);
 }
 
 // --- the parts ---
@@ -357,6 +408,7 @@ int main(void) {
       cmocka_unit_test(test_changes),       cmocka_unit_test(test_growing),
       cmocka_unit_test(test_copies),        cmocka_unit_test(test_five_slow_disks),
       cmocka_unit_test(test_ineligible),    cmocka_unit_test(test_caretaker),
+      cmocka_unit_test(test_hand_over),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
