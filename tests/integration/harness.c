@@ -338,6 +338,30 @@ int64_t reply_i64(const bson_t *reply, const char *dotted_path) {
   return bson_iter_as_int64(&found);
 }
 
+static uint64_t hash_of(uint64_t h, const bson_t *doc) {
+  const uint8_t *data = bson_get_data(doc);
+  for (uint32_t i = 0; i < doc->len; i++) h = (h ^ data[i]) * 0x100000001b3ULL;
+  return h;
+}
+
+uint64_t content_hash(mongoc_client_t *c, const char *db, const char *coll, const char *options_json, int64_t *n) {
+  mongoc_collection_t *from = mongoc_client_get_collection(c, db, coll);
+  mongoc_read_prefs_t *prefs = mongoc_read_prefs_new(MONGOC_READ_SECONDARY_PREFERRED);
+  bson_t filter = BSON_INITIALIZER, *opts = bson_new_from_json((const uint8_t *)options_json, -1, NULL);
+  const bson_t *doc;
+  bson_error_t why;
+  uint64_t h = 0xcbf29ce484222325ULL;
+  mongoc_cursor_t *cursor = mongoc_collection_find_with_opts(from, &filter, opts, prefs);
+  *n = 0;
+  for (; mongoc_cursor_next(cursor, &doc); ++*n) h = hash_of(h, doc);
+  if (mongoc_cursor_error(cursor, &why)) fail_msg("%s.%s: %s", db, coll, why.message);
+  mongoc_cursor_destroy(cursor);
+  bson_destroy(opts);
+  mongoc_read_prefs_destroy(prefs);
+  mongoc_collection_destroy(from);
+  return h;
+}
+
 int64_t count_documents(mongoc_client_t *c, const char *db, const char *coll, const char *filter_json) {
   bson_error_t why;
   bson_t *filter = bson_new_from_json((const uint8_t *)filter_json, -1, &why);

@@ -50,6 +50,8 @@ void must(mongoc_client_t *c, const char *db, const char *fmt, ...) __attribute_
 int must_fail(mongoc_client_t *c, const char *db, const char *fmt, ...)
     __attribute__((format(printf, 3, 4))); // the error's code
 int64_t count_documents(mongoc_client_t *c, const char *db, const char *coll, const char *filter_json);
+// Of all documents that a find with these options sees, in its order; on a secondary too. *n: how many.
+uint64_t content_hash(mongoc_client_t *c, const char *db, const char *coll, const char *options_json, int64_t *n);
 int64_t reply_i64(const bson_t *reply, const char *dotted_path); // -1 when missing
 void wait_ms(int ms);
 int free_port(void);

@@ -73,6 +73,13 @@ void set_pause(struct set *s, struct process *member, bool pause) {
   s->stopped[member - s->members] = pause;
 }
 
+void set_kill_all(struct set *const *sets, int n) {
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < sets[i]->n; k++) process_signal(&sets[i]->members[k], SIGKILL);
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < sets[i]->n; k++) (void)process_end(&sets[i]->members[k], SIGKILL);
+}
+
 void set_restart_all(struct set *s) {
   for (int i = 0; i < s->n; i++) {
     if (!process_runs(&s->members[i])) process_launch(&s->members[i]);

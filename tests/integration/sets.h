@@ -30,6 +30,7 @@ struct process *set_secondary(struct set *s, int nth);
 struct process *set_kill_primary(struct set *s);
 struct process *set_step_down_primary(struct set *s);
 void set_pause(struct set *s, struct process *member, bool pause); // SIGSTOP, SIGCONT
+void set_kill_all(struct set *const *sets, int n);                 // every member of each, at one instant
 void set_restart_all(struct set *s);                               // those that do not run, without waiting for them
 
 // cfg, sh1, sh2 of n members each, two routers. The arguments are for every shardd.

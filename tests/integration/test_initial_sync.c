@@ -182,31 +182,6 @@ static void fill_log(struct fixture *f, int64_t bytes) {
 
 // --- what a member has ---
 
-static uint64_t hash_of(uint64_t h, const bson_t *doc) {
-  const uint8_t *data = bson_get_data(doc);
-  for (uint32_t i = 0; i < doc->len; i++) h = (h ^ data[i]) * 0x100000001b3ULL;
-  return h;
-}
-
-// Of all documents that a query finds, in its order.
-static uint64_t content(mongoc_client_t *c, const char *db, const char *name, const char *options, int64_t *n) {
-  mongoc_collection_t *coll = mongoc_client_get_collection(c, db, name);
-  mongoc_read_prefs_t *prefs = mongoc_read_prefs_new(MONGOC_READ_SECONDARY_PREFERRED);
-  bson_t filter = BSON_INITIALIZER, *opts = bson_new_from_json((const uint8_t *)options, -1, NULL);
-  const bson_t *doc;
-  bson_error_t why;
-  uint64_t h = 0xcbf29ce484222325ULL;
-  mongoc_cursor_t *cursor = mongoc_collection_find_with_opts(coll, &filter, opts, prefs);
-  *n = 0;
-  for (; mongoc_cursor_next(cursor, &doc); ++*n) h = hash_of(h, doc);
-  if (mongoc_cursor_error(cursor, &why)) fail_msg("%s.%s: %s", db, name, why.message);
-  mongoc_cursor_destroy(cursor);
-  bson_destroy(opts);
-  mongoc_read_prefs_destroy(prefs);
-  mongoc_collection_destroy(coll);
-  return h;
-}
-
 struct held {
   uint64_t hash;
   int64_t n;
@@ -216,12 +191,12 @@ enum { VIEWS = 6 };
 
 static void look(const struct process *p, struct held out[VIEWS]) {
   mongoc_client_t *c = client_of(p);
-  out[0].hash = content(c, "test", "small", "{\"sort\":{\"_id\":1}}", &out[0].n);
-  out[1].hash = content(c, "test", "small", "{\"sort\":{\"a\":1,\"_id\":1},\"hint\":\"a_1__id_1\"}", &out[1].n);
-  out[2].hash = content(c, "test", "large", "{\"sort\":{\"_id\":1}}", &out[2].n);
-  out[3].hash = content(c, "test", "late", "{\"sort\":{\"_id\":1}}", &out[3].n);
-  out[4].hash = content(c, "config", "ours", "{\"sort\":{\"_id\":1}}", &out[4].n);
-  out[5].hash = content(c, "local", "system.replset", "{}", &out[5].n);
+  out[0].hash = content_hash(c, "test", "small", "{\"sort\":{\"_id\":1}}", &out[0].n);
+  out[1].hash = content_hash(c, "test", "small", "{\"sort\":{\"a\":1,\"_id\":1},\"hint\":\"a_1__id_1\"}", &out[1].n);
+  out[2].hash = content_hash(c, "test", "large", "{\"sort\":{\"_id\":1}}", &out[2].n);
+  out[3].hash = content_hash(c, "test", "late", "{\"sort\":{\"_id\":1}}", &out[3].n);
+  out[4].hash = content_hash(c, "config", "ours", "{\"sort\":{\"_id\":1}}", &out[4].n);
+  out[5].hash = content_hash(c, "local", "system.replset", "{}", &out[5].n);
   mongoc_client_destroy(c);
 }
 
