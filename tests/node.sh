@@ -8,15 +8,24 @@ new_enough() { # program
   "$1" -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' 2>/dev/null
 }
 
-npm_install() {
-  if ! command -v npm >/dev/null; then
-    echo "Installing npm, which takes a while ..." >&2
-    local as_root=()
-    [[ $EUID -eq 0 ]] || as_root=(sudo)
-    "${as_root[@]}" apt-get update -q >/dev/null
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
-      -o DPkg::Lock::Timeout=600 npm >/dev/null
+# Says nothing unless it fails.
+install_npm() {
+  echo "Installing npm, which takes a while ..." >&2
+  local as_root=() log
+  [[ $EUID -eq 0 ]] || as_root=(sudo)
+  log=$(mktemp)
+  if ! { "${as_root[@]}" apt-get update -q && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y \
+    --no-install-recommends -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=600 npm; } >"$log" 2>&1; then
+    cat "$log" >&2
+    rm -f "$log"
+    echo "npm could not be installed (see above)." >&2
+    exit 1
   fi
+  rm -f "$log"
+}
+
+npm_install() {
+  command -v npm >/dev/null || install_npm
   npm "$@" --no-audit --no-fund --loglevel=error >&2
 }
 
