@@ -105,8 +105,27 @@ static bool may_stand(struct consensus *c) {
   return true;
 }
 
+static bool is_voter(const struct raft_configuration *of, raft_id id) {
+  for (unsigned i = 0; i < of->n; i++)
+    if (of->servers[i].id == id) return of->servers[i].role == RAFT_VOTER;
+  return false;
+}
+
+// Who loses its vote hears of that only when it is committed. Else it could be the only one that holds the change, when
+// the leader dies before others or its own disk have it: it would not stand any more, and not vote for anybody whose
+// log is shorter, though the others cannot do without its vote yet. Of two voters that become one, for ever.
+static void keep_from_loser(const struct consensus *c, struct raft_message *m) {
+  const struct raft *r = &c->raft;
+  struct raft_append_entries *a = &m->append_entries;
+  uint64_t change = r->configuration_uncommitted_index;
+  if (!change || a->prev_log_index >= change || a->prev_log_index + a->n_entries < change) return;
+  if (is_voter(&r->configuration_committed, m->server_id) && !is_voter(&r->configuration, m->server_id))
+    a->n_entries = (unsigned)(change - 1 - a->prev_log_index); // libraft takes the rest for lost, and sends it again
+}
+
 bool filter_outgoing(struct consensus *c, struct raft_message *m) {
   switch (m->type) {
+  case RAFT_APPEND_ENTRIES: keep_from_loser(c, m); return true;
   case RAFT_REQUEST_VOTE: return may_stand(c);
   case RAFT_REQUEST_VOTE_RESULT: {
     // Fault 3, pre-vote livelock: a refusal must carry the refuser's term, or the one with the best log never learns

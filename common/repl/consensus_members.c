@@ -7,6 +7,7 @@
 //   that it is one. The one that goes need not have: it may be gone for good;
 // - that removes or demotes the leader itself: two leaders in one term were seen. It hands over first;
 // - of more than one voter.
+// And who loses its vote is sent the change only when that is committed (consensus_filter.c).
 #include <stdlib.h>
 #include <string.h>
 
