@@ -10,7 +10,6 @@
 enum { COPY_BATCH = 1000 }; // documents
 
 struct copy {
-  struct operation *op;
   struct shard *sh;
   struct collection *c; // referenced
   const char *from;
@@ -19,40 +18,19 @@ struct copy {
   struct record_place after;
 };
 
-// One batch in memory of its own. *more: there are others.
-typedef bool (*copy_fn)(struct copy *x, bool *more, struct error *err);
-
-static bool copy_all(struct copy *x, copy_fn batch, struct error *err) {
-  struct arena *outer = x->op->arena, *own = arena_new();
-  x->op->arena = own;
-  bool more = true, ok = true;
-  while (ok && more) {
-    arena_reset(own);
-    ok = batch(x, &more, err);
-  }
-  if (!ok) {
-    struct error kept;
-    error_copy(&kept, err, outer); // its extra fields are in the batch's arena
-    *err = kept;
-  }
-  x->op->arena = outer;
-  arena_free(own);
-  return ok;
-}
-
 // The namespace's lock, and the collection as it is under it.
-static bool begin_batch(struct copy *x, struct write *w, struct error *err) {
-  if (!write_admit(x->op, x->sh->node.repl, err)) return false;
+static bool begin_batch(struct operation *op, struct copy *x, struct write *w, struct error *err) {
+  if (!write_admit(op, x->sh->node.repl, err)) return false;
   while (!write_lock_namespace(w, x->c->ns, false))
-    if (!write_wait(x->op, w, err)) return false;
+    if (!write_wait(op, w, err)) return false;
   if (!x->c->dropped && x->c->n_intervals) return true;
   return error_set(err, ERR_NamespaceNotFound, "Collection %s was dropped while it was copied", x->c->ns);
 }
 
-static bool put_batch(struct copy *x, const bson_t *batch, struct error *err) {
-  struct write *w = write_begin(x->op, x->sh->node.repl);
+static bool put_batch(struct operation *op, struct copy *x, const bson_t *batch, struct error *err) {
+  struct write *w = write_begin(op, x->sh->node.repl);
   bson_iter_t it;
-  if (!begin_batch(x, w, err)) return false;
+  if (!begin_batch(op, x, w, err)) return false;
   uint32_t file = x->c->intervals[0].file; // an unsharded collection has one
   bson_iter_init(&it, batch);
   while (bson_iter_next(&it)) {
@@ -60,15 +38,16 @@ static bool put_batch(struct copy *x, const bson_t *batch, struct error *err) {
     iter_doc(&doc, &it);
     change_put(write_changes(w), x->c, file, collection_next_rid(x->c), &doc);
   }
-  return write_commit(x->op, w, err);
+  return write_commit(op, w, err);
 }
 
 // --- documents ---
 
 // One find or getMore on the source; its documents are written here. The first one waits for a barrier: then the source
 // is the primary that holds the section, and what it has does not change any more.
-static bool copy_documents(struct copy *x, bool *more, struct error *err) {
-  bson_t *cmd = arena_bson(x->op->arena), cursor, batch, concern;
+static bool copy_documents(struct operation *op, void *copy, bool *more, struct error *err) {
+  struct copy *x = copy;
+  bson_t *cmd = arena_bson(op->arena), cursor, batch, concern;
   const bson_t *reply;
   bool first = x->cursor == 0;
   if (first) {
@@ -81,20 +60,20 @@ static bool copy_documents(struct copy *x, bool *more, struct error *err) {
     BSON_APPEND_UTF8(cmd, "collection", x->c->name);
   }
   BSON_APPEND_INT32(cmd, "batchSize", COPY_BATCH);
-  if (!peer_call(x->op, x->sh, x->from, x->c->db, cmd, PEER_TIMEOUT_MS, false, &reply, err)) return false;
+  if (!peer_call(op, x->sh, x->from, x->c->db, cmd, PEER_TIMEOUT_MS, false, &reply, err)) return false;
   if (!doc_doc(reply, "cursor", &cursor) || !doc_doc(&cursor, first ? "firstBatch" : "nextBatch", &batch))
     return error_set(err, ERR_NoSuchKey, "The source answered no cursor");
   x->cursor = doc_i64(&cursor, "id", 0);
   *more = x->cursor != 0;
-  return put_batch(x, &batch, err);
+  return put_batch(op, x, &batch, err);
 }
 
 // --- records of retryable writes ---
 
-static bool put_records(struct copy *x, const bson_t *records, struct error *err) {
-  struct write *w = write_begin(x->op, x->sh->node.repl);
+static bool put_records(struct operation *op, struct copy *x, const bson_t *records, struct error *err) {
+  struct write *w = write_begin(op, x->sh->node.repl);
   bson_iter_t it;
-  if (!begin_batch(x, w, err)) return false;
+  if (!begin_batch(op, x, w, err)) return false;
   bson_iter_init(&it, records);
   while (bson_iter_next(&it)) {
     bson_t record;
@@ -102,19 +81,20 @@ static bool put_records(struct copy *x, const bson_t *records, struct error *err
     session_record_add(w, x->c, &record);
     record_place_of(&record, &x->after);
   }
-  return write_commit(x->op, w, err);
+  return write_commit(op, w, err);
 }
 
-static bool copy_records(struct copy *x, bool *more, struct error *err) {
-  bson_t *cmd = arena_bson(x->op->arena), records;
+static bool copy_records(struct operation *op, void *copy, bool *more, struct error *err) {
+  struct copy *x = copy;
+  bson_t *cmd = arena_bson(op->arena), records;
   const bson_t *reply;
   BSON_APPEND_UTF8(cmd, "_shardsvrCollectionSessions", x->c->ns);
   doc_append_uuid(cmd, "uuid", x->source);
   if (x->after.given) record_place_append(cmd, "after", &x->after);
-  if (!peer_call(x->op, x->sh, x->from, "admin", cmd, PEER_TIMEOUT_MS, true, &reply, err)) return false;
+  if (!peer_call(op, x->sh, x->from, "admin", cmd, PEER_TIMEOUT_MS, true, &reply, err)) return false;
   if (!doc_doc(reply, "oplog", &records)) return error_set(err, ERR_NoSuchKey, "The source answered no records");
   *more = doc_bool(reply, "more", false);
-  return put_records(x, &records, err);
+  return put_records(op, x, &records, err);
 }
 
 // The source's side, in its critical section.
@@ -161,8 +141,8 @@ static bool clone_collection(struct request *r, bson_t *reply, struct error *err
   if (!local_collection_ensure(r->op, sh, &plan, err)) return false;
   struct collection *c = store_collection_by_uuid(sh->node.store, uuid);
   if (!c) return error_set(err, ERR_NamespaceNotFound, "Collection %s was dropped while it was copied", r->coll);
-  struct copy x = {.op = r->op, .sh = sh, .c = collection_ref(c), .from = from, .source = source};
-  bool ok = copy_all(&x, copy_documents, err) && copy_all(&x, copy_records, err);
+  struct copy x = {.sh = sh, .c = collection_ref(c), .from = from, .source = source};
+  bool ok = op_in_batches(r->op, copy_documents, &x, err) && op_in_batches(r->op, copy_records, &x, err);
   collection_unref(c);
   return ok;
 }

@@ -74,6 +74,9 @@ bool migration_release(struct operation *op, struct shard *sh, const char *ns, c
 
 // reception_collection.c: creates the collection here as the donor has it, or checks that it is the same.
 bool reception_prepare_collection(struct operation *op, struct reception *r, struct error *err);
+// It, as it is now. NULL: it was dropped since, which err says.
+struct collection *reception_collection(const struct reception *r, struct error *err);
+bool reception_collection_gone(const struct reception *r, struct error *err); // says so; returns false
 
 // reception_transfer.c
 bool reception_stage(struct operation *op, struct reception *r,

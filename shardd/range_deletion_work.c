@@ -88,22 +88,34 @@ static bool delete_slice(struct operation *op, struct shard *sh, const struct ra
   return true;
 }
 
+struct deleting { // the documents of one file
+  struct shard *sh;
+  struct range_deletion_doc *task;
+  const struct range *range;
+  uint32_t file;
+  int64_t in_batch; // deleted since the last pause
+};
+
+static bool delete_step(struct operation *op, void *ctx, bool *more, struct error *err) {
+  struct deleting *x = ctx;
+  struct shard *sh = x->sh;
+  struct slice_result slice;
+  if (!delete_slice(op, sh, x->task, x->range, x->file, &slice, err)) return false;
+  x->task->orphans = x->task->orphans > slice.n ? x->task->orphans - slice.n : 0;
+  x->in_batch += slice.n;
+  sh->counters.docs_deleted_by_range_deleter += slice.n;
+  sh->counters.bytes_deleted_by_range_deleter += slice.bytes;
+  *more = !slice.done;
+  int64_t batch = sh->parameters.range_deleter_batch_size; // 0: no limit
+  if (slice.done || !batch || x->in_batch < batch) return true;
+  x->in_batch = 0;
+  return op_sleep(op, sh->parameters.range_deleter_batch_delay_ms, err);
+}
+
 static bool delete_documents(struct operation *op, struct shard *sh, struct range_deletion_doc *t,
                              const struct range *r, uint32_t file, struct error *err) {
-  struct slice_result slice = {0};
-  int64_t in_batch = 0;
-  while (!slice.done) {
-    if (!delete_slice(op, sh, t, r, file, &slice, err)) return false;
-    t->orphans = t->orphans > slice.n ? t->orphans - slice.n : 0;
-    in_batch += slice.n;
-    sh->counters.docs_deleted_by_range_deleter += slice.n;
-    sh->counters.bytes_deleted_by_range_deleter += slice.bytes;
-    int64_t batch = sh->parameters.range_deleter_batch_size; // 0: no limit
-    if (!batch || in_batch < batch) continue;
-    in_batch = 0;
-    if (!op_sleep(op, sh->parameters.range_deleter_batch_delay_ms, err)) return false;
-  }
-  return true;
+  struct deleting x = {.sh = sh, .task = t, .range = r, .file = file};
+  return op_in_batches(op, delete_step, &x, err);
 }
 
 // The last entry: files that held nothing else are forgotten, and the task with them.

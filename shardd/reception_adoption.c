@@ -59,13 +59,6 @@ static void keep_records(struct arena *a, const bson_t *records, struct records 
   }
 }
 
-static struct collection *collection_of(const struct reception *r, struct error *err) {
-  struct collection *c = store_collection_by_uuid(r->sh->node.store, r->collection);
-  if (!c)
-    error_set(err, ERR_NamespaceNotFound, "The collection %s was dropped while a range of it was received", r->ns);
-  return c;
-}
-
 // All of the donor's records. What would make the adoption's entry too large goes ahead of it; should the move fail
 // then, records stay here without their range, which only matters to a retry that is sent to every shard.
 static bool collect_records(struct operation *op, struct reception *r, struct records *l, struct error *err) {
@@ -76,7 +69,7 @@ static bool collect_records(struct operation *op, struct reception *r, struct re
     keep_records(op->arena, &records, l);
     if (l->bytes < SESSIONS_IN_ENTRY_BYTES) continue;
     struct write *w = write_begin(op, r->sh->node.repl);
-    const struct collection *c = collection_of(r, err);
+    const struct collection *c = reception_collection(r, err);
     if (!c) return false;
     add_records(w, c, l);
     if (!write_commit(op, w, err)) return false;
@@ -115,7 +108,7 @@ static bool write_adoption(struct operation *op, struct reception *r, const stru
   struct write *w = write_begin(op, r->sh->node.repl);
   while (!write_lock_namespace(w, r->ns, true))
     if (!write_wait(op, w, err)) return false;
-  struct collection *c = collection_of(r, err);
+  struct collection *c = reception_collection(r, err);
   const struct range_file *f = c ? collection_file(c, r->file) : NULL;
   if (!f || f->state != FILE_STAGED)
     return error_set(err, ERR_NamespaceNotFound, "The staged documents of a range of %s are gone", r->ns);

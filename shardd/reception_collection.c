@@ -28,6 +28,16 @@ static bool other_uuid(struct operation *op, const struct reception *r, const st
       range_text(op->arena, r->min, r->max), r->ns, ours, theirs, r->ns);
 }
 
+struct collection *reception_collection(const struct reception *r, struct error *err) {
+  struct collection *c = store_collection_by_uuid(r->sh->node.store, r->collection);
+  if (!c) (void)reception_collection_gone(r, err);
+  return c;
+}
+
+bool reception_collection_gone(const struct reception *r, struct error *err) {
+  return error_set(err, ERR_NamespaceNotFound, "The collection %s was dropped while a range of it was received", r->ns);
+}
+
 bool reception_prepare_collection(struct operation *op, struct reception *r, struct error *err) {
   struct collection_plan plan;
   if (!ask_donor(op, r, &plan, err)) return false;

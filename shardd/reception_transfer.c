@@ -4,7 +4,7 @@
 // the donor's critical section holds and it has no more changes, the file has exactly the donor's documents of the
 // range:
 // - every document was cloned, or changed after the clone had passed its place, and changes are fetched as they are
-// when sent;
+//   when sent;
 // - a change is applied by `_id`, replacing what is there: the order of changes of different documents does not matter.
 #include "shardd/migration_destination.h"
 
@@ -16,10 +16,7 @@
 #include "shardd/peer.h"
 #include "shardd/range_deleter.h"
 
-enum {
-  CLONE_FETCHES = 6,                     // batches in flight: some are written or made durable while one is fetched
-  SESSION_ENTRY_BYTES = 4 * 1024 * 1024, // of records that go with the adoption in one entry
-};
+enum { CLONE_FETCHES = 6 }; // batches in flight: some are written or made durable while one is fetched
 
 // --- staging ---
 
@@ -96,19 +93,16 @@ static bool lock_namespace(struct writer *x, struct error *err) {
 // The whole clone is void when the collection or the staged file is gone.
 static bool still_staged(const struct writer *x, struct error *err) {
   const struct range_file *f = x->c->dropped ? NULL : collection_file(x->c, x->r->file);
-  if (f && f->state == FILE_STAGED) return true;
-  return error_set(err, ERR_NamespaceNotFound, "The collection %s was dropped while a range of it was received",
-                   x->r->ns);
+  return (f && f->state == FILE_STAGED) || reception_collection_gone(x->r, err);
 }
 
-static bool writer_begin(struct writer *x, struct operation *op, struct reception *r, struct arena *scratch,
-                         struct error *err) {
-  struct collection *c = store_collection_by_uuid(r->sh->node.store, r->collection);
-  if (!c)
-    return error_set(err, ERR_NamespaceNotFound, "The collection %s was dropped while a range of it was received",
-                     r->ns);
-  *x = (struct writer){.op = op, .r = r, .c = collection_ref(c), .scratch = scratch};
+static bool writer_begin(struct writer *x, struct operation *op, struct reception *r, struct error *err) {
+  struct collection *c = reception_collection(r, err);
+  *x = (struct writer){.op = op, .r = r};
+  if (!c) return false;
+  x->c = collection_ref(c);
   x->w = write_begin(op, r->sh->node.repl);
+  x->scratch = arena_new();
   x->unique = map_new();
   return write_admit(op, r->sh->node.repl, err) && lock_namespace(x, err);
 }
@@ -118,6 +112,7 @@ static bool writer_end(struct writer *x, bool ok, struct error *err) {
   if (!x->c) return false;
   ok = ok && write_commit(x->op, x->w, err);
   map_free(x->unique, NULL);
+  arena_free(x->scratch);
   collection_unref(x->c);
   return ok;
 }
@@ -212,8 +207,7 @@ static bool write_array(struct writer *x, const bson_t *array, bool may_exist, s
 }
 
 // Fetches and writes one batch; *more: whether the donor has others.
-static bool clone_batch(struct operation *op, struct reception *r, struct arena *scratch, bool *more,
-                        struct error *err) {
+static bool clone_batch(struct operation *op, struct reception *r, bool *more, struct error *err) {
   const bson_t *reply = r->first_batch ? r->first_batch : fetch(op, r, "_migrateClone", err);
   bson_t objects;
   r->first_batch = NULL;
@@ -222,8 +216,7 @@ static bool clone_batch(struct operation *op, struct reception *r, struct arena 
   *more = doc_bool(reply, "more", false);
   if (bson_empty(&objects)) return true;
   struct writer x;
-  if (!writer_end(&x, writer_begin(&x, op, r, scratch, err) && write_array(&x, &objects, false, err), err))
-    return false;
+  if (!writer_end(&x, writer_begin(&x, op, r, err) && write_array(&x, &objects, false, err), err)) return false;
   r->cloned += x.n;
   r->cloned_bytes += x.bytes;
   return true;
@@ -235,20 +228,19 @@ struct clone {
   struct error error; // the first one
 };
 
+static bool clone_step(struct operation *op, void *ctx, bool *more, struct error *err) {
+  struct clone *c = ctx;
+  *more = !c->over && !c->error.code; // by what the other branches met
+  if (!*more) return true;
+  if (!clone_batch(op, c->r, more, err)) return false;
+  if (!*more) c->over = true;
+  return true;
+}
+
 static void clone_branch(struct operation *op, size_t i, void *ctx) {
   struct clone *c = ctx;
-  struct arena *outer = op->arena, *own = arena_new(), *scratch = arena_new();
-  op->arena = own; // of one batch
   struct error err = {0};
-  bool more = true;
-  while (!c->over && !c->error.code && clone_batch(op, c->r, scratch, &more, &err)) {
-    if (!more) c->over = true;
-    arena_reset(own);
-  }
-  if (err.code && !c->error.code) error_copy(&c->error, &err, outer);
-  op->arena = outer;
-  arena_free(scratch);
-  arena_free(own);
+  if (!op_in_batches(op, clone_step, c, &err) && !c->error.code) c->error = err;
 }
 
 // Two writers do not see each other's documents before they are applied, which displace() must.
@@ -289,14 +281,12 @@ static bool delete_array(struct writer *x, const bson_t *array, struct error *er
   return true;
 }
 
-static bool write_mods(struct operation *op, struct reception *r, struct arena *scratch, const bson_t *reply,
-                       int64_t *n, struct error *err) {
+static bool write_mods(struct operation *op, struct reception *r, const bson_t *reply, int64_t *n, struct error *err) {
   bson_t deleted, reload;
   if (!doc_doc(reply, "deleted", &deleted) || !doc_doc(reply, "reload", &reload))
     return error_set(err, ERR_NoSuchKey, "_transferMods answered no deleted or reload");
   struct writer x;
-  bool ok =
-      writer_begin(&x, op, r, scratch, err) && delete_array(&x, &deleted, err) && write_array(&x, &reload, true, err);
+  bool ok = writer_begin(&x, op, r, err) && delete_array(&x, &deleted, err) && write_array(&x, &reload, true, err);
   if (!writer_end(&x, ok, err)) return false;
   *n += x.n;
   r->sh->counters.docs_caught_up_on_recipient += x.n;
@@ -304,30 +294,22 @@ static bool write_mods(struct operation *op, struct reception *r, struct arena *
   return true;
 }
 
-static bool mods_batch(struct operation *op, struct reception *r, struct arena *scratch, int64_t *n, bool *more,
-                       struct error *err) {
-  const bson_t *reply = fetch(op, r, "_transferMods", err);
+struct mods {
+  struct reception *r;
+  int64_t fetched; // documents
+};
+
+static bool mods_step(struct operation *op, void *ctx, bool *more, struct error *err) {
+  struct mods *m = ctx;
+  const bson_t *reply = fetch(op, m->r, "_transferMods", err);
   if (!reply) return false;
   *more = doc_bool(reply, "more", false);
-  return doc_i64(reply, "size", 0) == 0 || write_mods(op, r, scratch, reply, n, err);
+  return doc_i64(reply, "size", 0) == 0 || write_mods(op, m->r, reply, &m->fetched, err);
 }
 
 bool reception_mods(struct operation *op, struct reception *r, int64_t *fetched, struct error *err) {
-  struct arena *outer = op->arena, *own = arena_new(), *scratch = arena_new();
-  op->arena = own; // of one batch
-  bool more = true, ok = true;
-  *fetched = 0;
-  while (ok && more) {
-    arena_reset(own);
-    ok = mods_batch(op, r, scratch, fetched, &more, err);
-  }
-  op->arena = outer;
-  if (!ok) {
-    struct error kept;
-    error_copy(&kept, err, outer); // its extra fields are in the batch's arena
-    *err = kept;
-  }
-  arena_free(scratch);
-  arena_free(own);
+  struct mods m = {.r = r};
+  bool ok = op_in_batches(op, mods_step, &m, err);
+  *fetched = m.fetched;
   return ok;
 }

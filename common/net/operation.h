@@ -59,6 +59,12 @@ void op_run_in_pool(struct operation *op, void (*job)(void *arg), void *arg);
 // all. Results are fn's own business. n == 1 runs in this fiber.
 void op_parallel(struct operation *op, size_t n, void (*fn)(struct operation *op, size_t i, void *ctx), void *ctx);
 
+// Runs step() until it fails or sets *more to false (it is true before each call), every time with an op->arena of its
+// own: what a long loop allocates does not add up, and locks that a failed step holds are freed. err's extra fields are
+// copied out.
+bool op_in_batches(struct operation *op, bool (*step)(struct operation *op, void *ctx, bool *more, struct error *err),
+                   void *ctx, struct error *err);
+
 // A condition: fibers wait, anyone signals. No state is remembered: check the world, wait, check again. It must stay at
 // its address while somebody waits.
 struct event {

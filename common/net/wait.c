@@ -119,6 +119,28 @@ void mutex_unlock(struct mutex *m) {
     m->held = false;
 }
 
+// --- memory of long loops ---
+
+bool op_in_batches(struct operation *op, bool (*step)(struct operation *op, void *ctx, bool *more, struct error *err),
+                   void *ctx, struct error *err) {
+  struct arena *outer = op->arena;
+  bool more = true, ok = true;
+  op->arena = arena_new();
+  while (ok && more) {
+    arena_reset(op->arena);
+    more = true;
+    ok = step(op, ctx, &more, err);
+  }
+  if (!ok) {
+    struct error kept;
+    error_copy(&kept, err, outer);
+    *err = kept;
+  }
+  arena_free(op->arena);
+  op->arena = outer;
+  return ok;
+}
+
 // --- the thread pool ---
 
 struct pool_job {
