@@ -6,9 +6,8 @@
 #include "common/bson/doc.h"
 
 bool catalog_read_doc(struct config_server *cs, struct arena *a, const char *ns, const char *id, const bson_t **doc) {
-  bson_t *filter = arena_bson(a);
-  bson_append_utf8(filter, "_id", -1, id, -1);
-  return local_find_one(&cs->node, a, ns, filter, doc);
+  bson_value_t value = value_str(id);
+  return local_find_id(&cs->node, a, ns, &value, doc);
 }
 
 bool catalog_read_collection(struct config_server *cs, struct arena *a, const char *ns, struct collection_type *out,

@@ -12,9 +12,6 @@
 #include "shardd/background.h"
 #include "shardd/migration_documents.h"
 
-#define CACHE_COLLECTIONS_NS "config.cache.collections"
-#define CACHE_DATABASES_NS "config.cache.databases"
-
 enum {
   ENTRY_ROWS = 64, // changed chunks that still go into one entry, with whatever else is in it
   BATCH_ROWS = 1000,
@@ -28,16 +25,11 @@ struct cached {
   uint64_t timestamp, version;
 };
 
-static const bson_t *by_id(struct arena *a, const char *id) {
-  bson_t *filter = arena_bson(a);
-  BSON_APPEND_UTF8(filter, "_id", id);
-  return filter;
-}
-
 static struct cached read_cached(struct shard *sh, struct arena *a, const char *ns) {
   struct cached c = {0};
   const bson_t *row;
-  if (!local_find_one(&sh->node, a, CACHE_COLLECTIONS_NS, by_id(a, ns), &row)) return c;
+  bson_value_t id = value_str(ns);
+  if (!local_find_id(&sh->node, a, CACHE_COLLECTIONS_NS, &id, &row)) return c;
   c.exists = doc_oid(row, "epoch", &c.epoch) && doc_timestamp(row, "timestamp", &c.timestamp);
   c.refreshing = doc_bool(row, "refreshing", false);
   doc_timestamp(row, "lastRefreshedCollectionVersion", &c.version);
@@ -87,10 +79,6 @@ static struct rows newer_rows(struct arena *a, const struct routing *r, uint64_t
 
 // --- rows ---
 
-static const char *chunks_ns(struct arena *a, const char *ns) {
-  return arena_printf(a, "config.cache.chunks.%s", ns);
-}
-
 static bool put_collection(struct operation *op, struct shard *sh, struct write *w, const struct routing *r,
                            bool refreshing, struct error *err) {
   const struct collection_type *t = &r->collection;
@@ -129,7 +117,7 @@ static bool delete_covered(struct operation *op, struct shard *sh, struct write 
 
 static bool put_rows(struct operation *op, struct shard *sh, struct write *w, const char *ns, const struct row *rows,
                      size_t n, bool fresh, struct error *err) {
-  const char *to = chunks_ns(op->arena, ns);
+  const char *to = cache_chunks_ns(op->arena, ns);
   for (size_t i = 0; i < n; i++) {
     bson_t *row = arena_bson(op->arena);
     BSON_APPEND_DOCUMENT(row, "_id", rows[i].min);
@@ -144,7 +132,7 @@ static bool put_rows(struct operation *op, struct shard *sh, struct write *w, co
 
 // Forgets all cached chunks at once.
 static void drop_chunks(struct operation *op, struct shard *sh, struct write *w, const char *ns) {
-  const struct collection *c = store_collection(sh->node.store, chunks_ns(op->arena, ns));
+  const struct collection *c = store_collection(sh->node.store, cache_chunks_ns(op->arena, ns));
   if (c) change_drop(write_changes(w), c->uuid);
 }
 
@@ -242,7 +230,8 @@ void cache_flush_soon(struct shard *sh, const char *ns) {
 // be written when it knows nothing: what is there already must not be written again.
 static bool database_is_cached(struct shard *sh, struct arena *a, const char *db, const struct db_metadata *d) {
   const bson_t *row;
-  if (!local_find_one(&sh->node, a, CACHE_DATABASES_NS, by_id(a, db), &row)) return !d->exists;
+  bson_value_t id = value_str(db);
+  if (!local_find_id(&sh->node, a, CACHE_DATABASES_NS, &id, &row)) return !d->exists;
   bson_t doc;
   struct database_version v;
   return d->exists && !strcmp(doc_str(row, "primary", ""), d->primary) && doc_doc(row, "version", &doc) &&

@@ -5,6 +5,12 @@
 
 #include "shardd/metadata.h"
 
+#define CACHE_COLLECTIONS_NS "config.cache.collections"
+#define CACHE_DATABASES_NS "config.cache.databases"
+static inline const char *cache_chunks_ns(struct arena *a, const char *ns) {
+  return arena_printf(a, "config.cache.chunks.%s", ns);
+}
+
 // Adds what is known of the namespace to a write, if it is known and newer than what is written; nothing when it needs
 // more than a few rows (then cache_flush() does it in entries of its own). No yield.
 bool cache_add(struct operation *op, struct shard *sh, struct write *w, const char *ns, struct error *err);

@@ -26,10 +26,9 @@ void identity_applied(struct shard *sh, const bson_t *doc) {
 
 void identity_load(struct shard *sh) {
   struct arena *a __attribute__((cleanup(arena_cleanup))) = arena_new();
-  bson_t *filter = arena_bson(a);
+  bson_value_t id = value_str(IDENTITY_ID);
   const bson_t *doc;
-  BSON_APPEND_UTF8(filter, "_id", IDENTITY_ID);
-  if (local_find_one(&sh->node, a, IDENTITY_NS, filter, &doc)) identity_applied(sh, doc);
+  if (local_find_id(&sh->node, a, IDENTITY_NS, &id, &doc)) identity_applied(sh, doc);
 }
 
 static bool same_identity(const struct shard *sh, const char *name, const bson_oid_t *cluster) {

@@ -11,6 +11,7 @@
 #include "common/net/daemon.h"
 #include "common/store/change.h"
 #include "shardd/background.h"
+#include "shardd/cache_writer.h"
 #include "shardd/change_log.h"
 #include "shardd/ddl_coordinator.h"
 #include "shardd/failpoint.h"
@@ -53,6 +54,7 @@ static void take_over(struct operation *op, void *ctx) {
   struct error err = {0};
   while (!migration_recover_received(op, sh, &err)) {
     log_warn("MIGRATE", "Dropping what was received before is tried again", "error:e", &err);
+    arena_reset(op->arena); // with it what the failed try still has locked
     if (!op_sleep(op, TAKE_OVER_RETRY_MS, &err)) return;
   }
   sh->recovered_term = term;
@@ -102,8 +104,8 @@ static struct collection *collection_of(struct applying *a, const uint8_t uuid[1
 // On a secondary what the primary writes to config.cache.* ends what is known here.
 static void cache_changed(struct shard *sh, const char *ns, const bson_value_t *id) {
   if (repl_is_primary(sh->node.repl) || id->value_type != BSON_TYPE_UTF8) return;
-  if (!strcmp(ns, "config.cache.collections")) metadata_invalidate(sh->metadata, id->value.v_utf8.str);
-  if (!strcmp(ns, "config.cache.databases")) metadata_invalidate_database(sh->metadata, id->value.v_utf8.str);
+  if (!strcmp(ns, CACHE_COLLECTIONS_NS)) metadata_invalidate(sh->metadata, id->value.v_utf8.str);
+  if (!strcmp(ns, CACHE_DATABASES_NS)) metadata_invalidate_database(sh->metadata, id->value.v_utf8.str);
 }
 
 static bool change_applied(void *ctx, const struct change *c) {

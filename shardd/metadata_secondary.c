@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/bson/doc.h"
+#include "shardd/cache_writer.h"
 #include "shardd/migration_documents.h"
 
 enum {
@@ -31,16 +32,9 @@ static bool ask_primary(struct operation *op, struct shard *sh, const char *comm
   return !doc_timestamp(reply, "operationTime", &ts) || repl_wait_applied(op, sh->node.repl, ts, err);
 }
 
-static const bson_t *by_id(struct arena *a, const char *id) {
-  bson_t *filter = arena_bson(a);
-  BSON_APPEND_UTF8(filter, "_id", id);
-  return filter;
-}
-
 static bool read_chunks(struct operation *op, struct shard *sh, struct routing *r, struct error *err) {
   const bson_t **docs;
-  size_t n = local_find(&sh->node, op->arena, arena_printf(op->arena, "config.cache.chunks.%s", r->ns),
-                        arena_bson(op->arena), NULL, 0, &docs);
+  size_t n = local_find(&sh->node, op->arena, cache_chunks_ns(op->arena, r->ns), arena_bson(op->arena), NULL, 0, &docs);
   struct chunk *chunks = arena_zalloc(op->arena, (n + 1) * sizeof *chunks);
   for (size_t i = 0; i < n; i++) {
     bson_t min, max;
@@ -80,7 +74,8 @@ static bool read_collection(struct routing *r, const bson_t *row, struct error *
 static bool read_cached(struct operation *op, struct shard *sh, struct routing *r, bool *whole, struct error *err) {
   const bson_t *row;
   *whole = true;
-  if (!local_find_one(&sh->node, op->arena, "config.cache.collections", by_id(op->arena, r->ns), &row)) return true;
+  bson_value_t id = value_str(r->ns);
+  if (!local_find_id(&sh->node, op->arena, CACHE_COLLECTIONS_NS, &id, &row)) return true;
   if (doc_bool(row, "refreshing", false)) {
     *whole = false;
     return true;
@@ -109,7 +104,8 @@ bool secondary_load_database(struct operation *op, struct shard *sh, const char 
   if (!ask_primary(op, sh, "_flushDatabaseCacheUpdates", db, err)) return false;
   const bson_t *row;
   bson_t version;
-  *exists = local_find_one(&sh->node, op->arena, "config.cache.databases", by_id(op->arena, db), &row);
+  bson_value_t id = value_str(db);
+  *exists = local_find_id(&sh->node, op->arena, CACHE_DATABASES_NS, &id, &row);
   if (!*exists) return true;
   *out = (struct database_type){.name = db, .primary = doc_str(row, "primary", "")};
   return doc_doc(row, "version", &version) && database_version_parse(&version, &out->version, err);

@@ -265,11 +265,7 @@ void migration_destination_resume(struct operation *op, void *reception) {
 // must not come from a member that has lost its role without knowing it, nor while an adopted range still waits.
 static bool release_unknown(struct operation *op, struct shard *sh, const uint8_t id[16], struct error *err) {
   if (!repl_barrier(op, sh->node.repl, err)) return false;
-  bson_t *filter = arena_bson(op->arena);
-  const bson_t *doc;
-  doc_append_uuid(filter, "_id", id);
-  if (!local_find_one(&sh->node, op->arena, RECIPIENTS_NS, filter, &doc))
-    return true; // settled, or nothing was adopted
+  if (!migration_is_adopted(op, sh, id)) return true; // settled, or nothing was adopted
   migration_recover_soon(sh);
   return error_set(err, ERR_ConflictingOperationInProgress, "The range that was received is being recovered");
 }

@@ -138,11 +138,10 @@ static bool drop_staged(struct operation *op, struct shard *sh, struct error *er
   return true;
 }
 
-static bool is_adopted(struct operation *op, struct shard *sh, const uint8_t id[16]) {
-  bson_t *filter = arena_bson(op->arena);
+bool migration_is_adopted(struct operation *op, struct shard *sh, const uint8_t id[16]) {
+  bson_value_t key = uuid_value(id);
   const bson_t *doc;
-  doc_append_uuid(filter, "_id", id);
-  return local_find_one(&sh->node, op->arena, RECIPIENTS_NS, filter, &doc);
+  return local_find_id(&sh->node, op->arena, RECIPIENTS_NS, &key, &doc);
 }
 
 // Pending range deletions of receptions that came to nothing.
@@ -154,7 +153,7 @@ static bool drop_tasks(struct operation *op, struct shard *sh, struct error *err
     const struct reception *running = sh->migrations->reception;
     if (!range_deletion_doc_parse(op->arena, docs[i], &t, err) || !t.pending) continue;
     bool received = sh->name && strcmp(t.donor, sh->name) != 0;
-    if (!received || (running && !memcmp(running->id, t.id, 16)) || is_adopted(op, sh, t.id)) continue;
+    if (!received || (running && !memcmp(running->id, t.id, 16)) || migration_is_adopted(op, sh, t.id)) continue;
     bson_value_t id = uuid_value(t.id);
     if (!local_delete_now(op, &sh->node, RANGE_DELETIONS_NS, &id, err)) return false;
   }

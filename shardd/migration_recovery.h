@@ -5,7 +5,7 @@
 //   is read; then the decision is written. Until that is done the namespace's metadata does not become known here.
 // - Donor: a coordinator document with a decision. It is delivered to the recipient until that has answered.
 // - Recipient: staged files are dropped. A range that was adopted keeps its critical section until the donor releases
-// it.
+//   it.
 #ifndef SHARDLET_SHARDD_MIGRATION_RECOVERY_H
 #define SHARDLET_SHARDD_MIGRATION_RECOVERY_H
 
@@ -20,6 +20,9 @@ void migration_restore_sections(struct shard *sh);
 
 // After the step-up: drops staged files, and waits again for the donor's word where a range was adopted.
 bool migration_recover_received(struct operation *op, struct shard *sh, struct error *err);
+
+// Whether a range that this migration brought waits here for its donor's word.
+bool migration_is_adopted(struct operation *op, struct shard *sh, const uint8_t id[16]);
 
 // Decides and delivers all that is left, in a fiber of its own which ends when that is done or the term is over.
 void migration_recover_soon(struct shard *sh);

@@ -38,6 +38,14 @@ bool local_find_one(struct node *n, struct arena *a, const char *ns, const bson_
   return true;
 }
 
+bool local_find_id(struct node *n, struct arena *a, const char *ns, const bson_value_t *id, const bson_t **doc) {
+  bson_t filter = BSON_INITIALIZER;
+  doc_append_value(&filter, "_id", id);
+  bool found = local_find_one(n, a, ns, &filter, doc);
+  bson_destroy(&filter);
+  return found;
+}
+
 size_t local_find(struct node *n, struct arena *a, const char *ns, const bson_t *filter, const bson_t *sort,
                   size_t limit, const bson_t ***docs) {
   struct arena *work __attribute__((cleanup(arena_cleanup))) = arena_new();

@@ -6,6 +6,7 @@
 
 // Applied state; no yield. Results are copied into the arena.
 bool local_find_one(struct node *n, struct arena *a, const char *ns, const bson_t *filter, const bson_t **doc);
+bool local_find_id(struct node *n, struct arena *a, const char *ns, const bson_value_t *id, const bson_t **doc);
 // filter with a usable index prefix is answered from it. limit 0 = all. Sorted when sort is not NULL.
 size_t local_find(struct node *n, struct arena *a, const char *ns, const bson_t *filter, const bson_t *sort,
                   size_t limit, const bson_t ***docs);

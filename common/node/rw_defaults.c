@@ -14,15 +14,10 @@
 #define SETTINGS_NS "config.settings"
 #define DEFAULTS_ID "ReadWriteConcernDefaults"
 
-static const bson_t *by_id(struct arena *a, const char *id) {
-  bson_t *filter = arena_bson(a);
-  BSON_APPEND_UTF8(filter, "_id", id);
-  return filter;
-}
-
 static bool is_shard(struct node *n, struct arena *a) {
   const bson_t *doc;
-  return local_find_one(n, a, "admin.system.version", by_id(a, "shardIdentity"), &doc);
+  bson_value_t id = value_str("shardIdentity");
+  return local_find_id(n, a, "admin.system.version", &id, &doc);
 }
 
 static bool refuse_on_shard(struct request *r, struct error *err) {
@@ -77,7 +72,8 @@ static const bson_t *complete(struct arena *a, const bson_t *concern) {
 
 static const bson_t *stored(struct node *n, struct arena *a) {
   const bson_t *doc;
-  return local_find_one(n, a, SETTINGS_NS, by_id(a, DEFAULTS_ID), &doc) ? doc : arena_bson(a);
+  bson_value_t id = value_str(DEFAULTS_ID);
+  return local_find_id(n, a, SETTINGS_NS, &id, &doc) ? doc : arena_bson(a);
 }
 
 bool set_rw_defaults_run(struct request *r, bson_t *reply, struct error *err) {
