@@ -72,13 +72,15 @@ $(foreach d,$(DAEMONS),$(eval $(call daemon_rule,$(d))))
 # --- unit tests: tests/unit/<layer>/test_*.c, for example tests/unit/common/bson/test_key.c ---
 UNIT_SOURCES := $(sort $(shell find tests/unit -name 'test_*.c' 2>/dev/null))
 UNIT_TESTS := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(UNIT_SOURCES))
+# What a folder's unit tests share: its other files.
+unit_support = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out tests/unit/$(1)/test_%,$(wildcard tests/unit/$(1)/*.c)))
 # The libraries a unit test links: its layer and those below, or all with its daemon's objects but main.
 upto = $(if $(filter $(1),$(firstword $(2))),$(firstword $(2)),$(firstword $(2)) $(call upto,$(1),$(wordlist 2,$(words $(2)),$(2))))
 unit_layer = $(patsubst tests/unit/%/,%,$(dir $(1)))
 unit_link = $(if $(filter $(call unit_layer,$(1)),$(LAYERS)),$(foreach l,$(call reverse,$(call upto,$(call unit_layer,$(1)),$(LAYERS))),$(call library,$(l))),$(filter-out %/main.o,$(call objects,$(call unit_layer,$(1)))) $(LINK))
 
 define unit_rule
-$(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(1)): $(BUILD)/obj/$(1:.c=.o) $(call unit_link,$(1))
+$(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(1)): $(BUILD)/obj/$(1:.c=.o) $(call unit_support,$(call unit_layer,$(1))) $(call unit_link,$(1))
 	@mkdir -p $$(@D)
 	@echo "  LD  $$@"
 	@$(CC) $(LDFLAGS) -o $$@ $$^ $(LDLIBS_ALL) -lcmocka

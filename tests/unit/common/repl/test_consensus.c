@@ -5,8 +5,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
+#include "common/repl/trail.h"
 #include "tests/unit/common/repl/simulation.h"
 
 // --- what is done to a set ---
