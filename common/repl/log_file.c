@@ -10,6 +10,7 @@
 
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "common/store/wal_vfs.h"
 
 enum {
   FORMAT = 1,
@@ -64,7 +65,7 @@ static bool run(sqlite3 *db, const char *sql) {
 }
 
 static bool open_connection(sqlite3 **db, const char *path, int flags) {
-  int rc = sqlite3_open_v2(path, db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE, NULL);
+  int rc = sqlite3_open_v2(path, db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE, wal_vfs());
   if (rc != SQLITE_OK || !*db) return false;
   (void)sqlite3_busy_timeout(*db, BUSY_MS);
   (void)sqlite3_extended_result_codes(*db, 1);

@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/store/wal_vfs.h"
 
 enum {
   // With one index of random keys over a million documents 26 us a document, 52 with 8192: what is written is mostly
@@ -171,7 +172,7 @@ bool db_open(struct db *d, bool create, struct error *err) {
   }
   bool new = create &&is_new(d);
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (create ? SQLITE_OPEN_CREATE : 0);
-  if (sqlite3_open_v2(d->path, &d->sql, flags, NULL) != SQLITE_OK || !set_up(d, create, new))
+  if (sqlite3_open_v2(d->path, &d->sql, flags, wal_vfs()) != SQLITE_OK || !set_up(d, create, new))
     return open_failed(d, err);
   bool has = false;
   if (!has_meta(d, &has)) return open_failed(d, err);

@@ -255,7 +255,8 @@ static int disk_open(sqlite3_vfs *vfs, const char *path, sqlite3_file *file, int
   return rc;
 }
 
-// Every database is opened through it from now on.
+// Every database is opened through it from now on. To be called before the first is: wal_vfs() stands on what is the
+// default then.
 static bool disk_install(void) {
   static sqlite3_vfs vfs;
   real_vfs = sqlite3_vfs_find(NULL);

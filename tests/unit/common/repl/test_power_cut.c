@@ -93,8 +93,8 @@ static void test_power_cuts(void **state) {
   struct script_model *model = calloc(1, sizeof *model);
   (void)snprintf(dir[0], sizeof dir[0], "%s/model", base);
   assert_int_equal(mkdir(dir[0], 0700), 0);
-  model_make(model, seed, dir[0]);
   assert_true(disk_install());
+  model_make(model, seed, dir[0]);
   struct disk *d = disk_new();
   assert_non_null(d);
   struct script random = {.random = seed};
