@@ -61,7 +61,7 @@ static bool connect_stream(struct operation *op, struct stream *s, struct error 
   bool sent;
   const bson_t *reply;
   struct remote_command cmd = {.db = s->db, .body = s->hello};
-  s->channel = channel_open(op, s->host, s->remotes->scratch, until_ms, err);
+  s->channel = channel_open(op, s->host, s->remotes->scratch, NULL, until_ms, err);
   return s->channel && exchange(op, s->remotes, s->channel, &cmd, until_ms, &sent, &reply, err) &&
          reply_check(reply, op->arena, err);
 }

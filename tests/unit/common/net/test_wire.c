@@ -15,7 +15,7 @@ struct wire {
 
 static struct channel *dial(struct wire *w) {
   struct error err;
-  struct channel *c = channel_open(w->op, w->f->host, scratch, loop_now_ms(w->op->loop) + 10000, &err);
+  struct channel *c = channel_open(w->op, w->f->host, scratch, NULL, loop_now_ms(w->op->loop) + 10000, &err);
   EXPECT(c != NULL);
   return c;
 }
