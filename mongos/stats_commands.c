@@ -164,7 +164,7 @@ static bool run_db_stats(struct request *r, bson_t *reply, struct error *err) {
   size_t n;
   int64_t scale;
   if (!read_scale(r, &scale, err)) return false;
-  if (strcmp(r->db, "config") == 0 || strcmp(r->db, "admin") == 0) {
+  if (database_is_on_config(r->db)) {
     return config_forward(r, r->db, forward_body(r, NULL), reply, err);
   }
   if (!shard_registry_all(r->op, rt->shards, false, &shards, &n, err)) return false;

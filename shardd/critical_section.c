@@ -22,6 +22,15 @@ static void raise_section(struct critical_section *s, const char *owner, const c
   s->unknown_since_ms = 0;
 }
 
+void section_end(struct critical_section *s) {
+  free(s->owner);
+  free(s->reason);
+  s->owner = s->reason = NULL;
+  s->reads = false;
+  s->unknown_since_ms = 0;
+  event_signal(&s->changed);
+}
+
 // Everything evaluated under the namespace's lock before this call is applied when it returns.
 static bool drain(struct operation *op, struct shard *sh, const char *ns, struct error *err) {
   struct write *w = write_begin(op, sh->node.repl);
@@ -61,13 +70,7 @@ void section_restore(struct shard *sh, const char *ns, const char *owner, const 
 
 void section_leave(struct shard *sh, const char *ns, const char *owner) {
   struct ns_metadata *n = metadata_find_ns(sh->metadata, ns);
-  if (!n || !owned_by(&n->section, owner)) return;
-  free(n->section.owner);
-  free(n->section.reason);
-  n->section.owner = n->section.reason = NULL;
-  n->section.reads = false;
-  n->section.unknown_since_ms = 0;
-  event_signal(&n->section.changed);
+  if (n && owned_by(&n->section, owner)) section_end(&n->section);
 }
 
 void section_outcome_unknown(struct shard *sh, const char *ns, const char *owner, bool unknown) {

@@ -74,7 +74,6 @@ static void connection_free(struct connection *c) {
     s->connections = c->next;
   s->n_connections--;
   if (c->on_close) c->on_close(c->upgrade_ctx);
-  if (c->free_data) c->free_data(c->data);
   log_info("NETWORK", "Connection ended", "remote:s connectionId:l connectionCount:l", c->remote, (int64_t)c->id,
            (int64_t)s->n_connections);
   buf_free(&c->frame.bytes);
@@ -363,16 +362,6 @@ const char *connection_remote(const struct connection *c) {
 
 bool connection_alive(const struct connection *c) {
   return !c->gone;
-}
-
-void connection_set_data(struct connection *c, void *data, void (*free_data)(void *)) {
-  if (c->free_data) c->free_data(c->data);
-  c->data = data;
-  c->free_data = free_data;
-}
-
-void *connection_data(const struct connection *c) {
-  return c->data;
 }
 
 void connection_set_compressor(struct connection *c, enum compressor comp) {

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/bson/doc.h"
 #include "common/net/remote_internal.h"
 #include "proto/reply.h"
 
@@ -97,7 +98,7 @@ struct stream *remote_stream(struct remotes *r, const char *host, const char *db
   s->arena = arena_new();
   s->host = arena_strdup(s->arena, host);
   s->db = arena_strdup(s->arena, db);
-  s->hello = arena_bson_copy(s->arena, bson_get_data(hello), hello->len);
+  s->hello = doc_copy(s->arena, hello);
   s->on_open = on_open;
   s->on_data = on_data;
   s->on_close = on_close;

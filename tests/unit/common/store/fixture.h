@@ -107,7 +107,7 @@ __attribute__((unused)) static const bson_t *json(struct fixture *f, const char 
   bson_t *b = bson_new_from_json((const uint8_t *)text, -1, &e);
   if (!b) print_error("%s: %s\n", text, e.message);
   assert_non_null(b);
-  const bson_t *kept = arena_bson_copy(f->a, bson_get_data(b), b->len);
+  const bson_t *kept = doc_copy(f->a, b);
   bson_destroy(b);
   return kept;
 }
