@@ -47,12 +47,13 @@ bool section_enter(struct operation *op, struct shard *sh, const char *ns, const
   bool ok = true;
   while (ok && n->section.owner && !owned_by(&n->section, owner)) ok = event_wait(op, &n->section.changed, err);
   if (ok) {
-    if (n->section.owner)
+    bool held = n->section.owner; // by an earlier call, which still counts when this one is interrupted
+    if (held)
       n->section.reads |= reads;
     else
       raise_section(&n->section, owner, reason, reads); // invariant: the flag before the drain
     ok = drain(op, sh, ns, err);
-    if (!ok) section_leave(sh, ns, owner);
+    if (!ok && !held) section_leave(sh, ns, owner);
   }
   metadata_unpin(n);
   return ok;
