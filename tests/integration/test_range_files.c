@@ -24,6 +24,7 @@ enum {
   STATIC = 480,     // documents that only the second kind of writer changes, beside the others' keys
   GROUPS = 4,       // of them, by field g
   FILLERS = 60,     // documents of 2 KB in each range, so that a copy takes a while
+  FEW = 5,          // of files are left, each of about a megabyte
   MERGE_MS = 60000, // for the files to become few
 };
 
@@ -35,7 +36,7 @@ static mongoc_client_t *router;
 static int start(void **state) {
   set_cluster_start(&cluster, MEMBERS,
                     "--setParameter enableTestCommands=true --setParameter orphanCleanupDelaySecs=0 "
-                    "--setParameter rangeFileMergeIntervalSecs=1 "
+                    "--setParameter rangeFileMergeIntervalSecs=1 --setParameter rangeFileMergeTargetMB=1 "
                     "--setParameter receiveChunkWaitForRangeDeleterTimeoutMS=30000");
   router = client_of(&cluster.routers[0]);
   moves_setup(router);
@@ -126,7 +127,7 @@ struct tally {
 
 struct changers {
   atomic_bool stop;
-  pthread_t thread;
+  pthread_t many, single;
   struct tally multi[GROUPS];       // updateMany {$inc: {m: 1}} of a group
   struct tally by_id[STATIC];       // updateOne {_id} {$inc: {u: 1}}
   struct tally find_modify[STATIC]; // findAndModify {customerId, i} {$inc: {f: 1}}
@@ -139,11 +140,26 @@ static void count_in(struct tally *t, bool ok, bson_t *reply) {
   bson_destroy(reply);
 }
 
-static void *change(void *arg) {
+// One after the other, so that every switch to a merged file meets one that is on its way.
+static void *change_many(void *arg) {
+  struct changers *x = arg;
+  mongoc_client_t *c = client_of(&cluster.routers[0]);
+  for (int g = 0; !atomic_load(&x->stop); g = (g + 1) % GROUPS) {
+    bson_t reply;
+    bool ok =
+        command(c, "test", &reply,
+                "{'update':'moving','updates':[{'q':{'g':%d,'kind':'static'},'u':{'$inc':{'m':1}},'multi':true}]}", g);
+    count_in(&x->multi[g], ok, &reply);
+  }
+  mongoc_client_destroy(c);
+  return NULL;
+}
+
+static void *change_single(void *arg) {
   struct changers *x = arg;
   mongoc_client_t *c = client_of(&cluster.routers[1]);
   for (unsigned n = 0; !atomic_load(&x->stop); n++) {
-    int i = (int)(n * 7919U % STATIC), g = (int)(n % GROUPS);
+    int i = (int)(n * 7919U % STATIC);
     bson_t reply;
     bool ok = command(c, "test", &reply, "{'update':'moving','updates':[{'q':{'_id':'s%d'},'u':{'$inc':{'u':1}}}]}", i);
     count_in(&x->by_id[i], ok, &reply);
@@ -151,10 +167,6 @@ static void *change(void *arg) {
                  "{'findAndModify':'moving','query':{'customerId':%d,'i':%d},'update':{'$inc':{'f':1}}}", static_key(i),
                  i);
     count_in(&x->find_modify[i], ok, &reply);
-    if (n % 8) continue;
-    ok = command(c, "test", &reply,
-                 "{'update':'moving','updates':[{'q':{'g':%d,'kind':'static'},'u':{'$inc':{'m':1}},'multi':true}]}", g);
-    count_in(&x->multi[g], ok, &reply);
   }
   mongoc_client_destroy(c);
   return NULL;
@@ -162,13 +174,15 @@ static void *change(void *arg) {
 
 static struct changers *changers_start(void) {
   struct changers *x = calloc(1, sizeof *x);
-  assert_int_equal(pthread_create(&x->thread, NULL, change, x), 0);
+  assert_int_equal(pthread_create(&x->many, NULL, change_many, x), 0);
+  assert_int_equal(pthread_create(&x->single, NULL, change_single, x), 0);
   return x;
 }
 
 static void changers_stop(struct changers *x) {
   atomic_store(&x->stop, true);
-  (void)pthread_join(x->thread, NULL);
+  (void)pthread_join(x->many, NULL);
+  (void)pthread_join(x->single, NULL);
 }
 
 static int64_t field(const bson_t *doc, const char *name) {
@@ -182,6 +196,12 @@ static int check(const bson_t *doc, const char *name, struct tally *t) {
   print_error("s%d: %s is %lld, %lld to %lld were written\n", (int)field(doc, "i"), name, (long long)n,
               (long long)least, (long long)most);
   return 1;
+}
+
+static int total(struct tally *t, int n, bool known) {
+  int sum = 0;
+  for (int i = 0; i < n; i++) sum += atomic_load(known ? &t[i].acknowledged : &t[i].unknown);
+  return sum;
 }
 
 static void changers_verify(struct changers *x) {
@@ -205,6 +225,8 @@ static void changers_verify(struct changers *x) {
   mongoc_cursor_destroy(cursor);
   mongoc_collection_destroy(coll);
   bson_destroy(&filter);
+  print_message("%d multi updates (%d unknown), %d by _id, %d by findAndModify\n", total(x->multi, GROUPS, true),
+                total(x->multi, GROUPS, false), total(x->by_id, STATIC, true), total(x->find_modify, STATIC, true));
   free(x);
   assert_int_equal(wrong, 0);
 }
@@ -312,7 +334,7 @@ static void under_writers(void **state) {
   open_cursors(cursors, coll);
   wait_ms(300);
   merging(true);
-  wait_merged(2);
+  wait_merged(FEW);
   wait_ms(300);
   finish_cursors(cursors);
   mongoc_collection_destroy(coll);
@@ -337,7 +359,7 @@ static void a_primary_is_killed(const char *point) {
   assert_ptr_equal(set_kill_primary(&cluster.shards[1]), primary);
   wait_ms(500);
   set_restart_all(&cluster.shards[1]);
-  wait_merged(2);
+  wait_merged(FEW);
   verify_all(w, x);
 }
 
