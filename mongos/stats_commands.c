@@ -34,8 +34,9 @@ static const char *const summed[] = {"count", "size", "storageSize", "totalIndex
 enum { N_SUMMED = 5, SUM_COUNT = 0, SUM_SIZE = 1 };
 
 static bool is_merged(const char *field) {
-  static const char *const other[] = {"ns",      "avgObjSize", "indexSizes", "maxSize", "nindexes",      "scaleFactor",
-                                      "nchunks", "sharded",    "ok",         "primary", "numOrphanDocs", NULL};
+  static const char *const other[] = {
+      "ns",      "avgObjSize", "indexSizes", "maxSize",       "nindexes",      "scaleFactor", "nchunks",
+      "sharded", "ok",         "primary",    "numOrphanDocs", "numRangeFiles", NULL};
   if (field[0] == '$' || strcmp(field, "operationTime") == 0) return true;
   for (int i = 0; i < N_SUMMED; i++) {
     if (strcmp(field, summed[i]) == 0) return true;
