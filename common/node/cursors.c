@@ -108,7 +108,12 @@ static bool fill_batch(struct operation *op, struct cursor *c, int64_t batch_siz
       return true;
     }
     if (i > 0 && batch->len + doc->len + 16 > CURSOR_BATCH_BYTES) {
-      if (!c->unread) c->unread = doc_copy(c->arena, doc);
+      if (c->unread) return true;
+      if (c->held)
+        arena_reset(c->held);
+      else
+        c->held = arena_child(c->arena);
+      c->unread = doc_copy(c->held, doc);
       return true;
     }
     char text[16];
