@@ -170,7 +170,7 @@ test-deps:
 
 # The build starts in a new make: this one was read before the packages were there.
 run: deps
-	@$(MAKE) --no-print-directory -j$(shell nproc) all
+	@$(MAKE) --no-print-directory -s -j$(shell nproc) all
 	@BIN=$(BUILD) deploy/local-cluster.sh start
 stop revive:
 	@deploy/local-cluster.sh $@

@@ -91,16 +91,14 @@ static bool find_databases(struct operation *op, struct config_server *cs, struc
 static bool give_identity(struct operation *op, struct config_server *cs, const struct add *x, struct error *err) {
   bson_oid_t cluster;
   if (!setup_cluster_id(cs, &cluster)) return error_set(err, ERR_NotYetInitialized, "The cluster has no id yet");
-  bson_t *body = arena_bson(op->arena), identity, concern;
+  bson_t *body = arena_bson(op->arena), identity;
   bson_append_int32(body, "_addShard", -1, 1);
   bson_append_document_begin(body, "shardIdentity", -1, &identity);
   bson_append_utf8(&identity, "shardName", -1, x->id, -1);
   bson_append_oid(&identity, "clusterId", -1, &cluster);
   bson_append_utf8(&identity, "configsvrConnectionString", -1, config_connection_string(op->arena, cs), -1);
   bson_append_document_end(body, &identity);
-  bson_append_document_begin(body, "writeConcern", -1, &concern);
-  bson_append_utf8(&concern, "w", -1, "majority", -1);
-  bson_append_document_end(body, &concern);
+  append_majority(body);
   const bson_t *reply;
   return call(op, cs, x->set.primary, body, &reply, err) || error_prefix(err, "could not make %s a shard", x->set.text);
 }

@@ -8,7 +8,6 @@
 #include "configsvr/chunk_commands.h"
 #include "configsvr/commands.h"
 #include "configsvr/commit.h"
-#include "configsvr/settings.h"
 
 static const char *const settings_namespaces[] = {"config.settings"};
 
@@ -50,19 +49,12 @@ bool config_balancer_stop(struct request *r, bson_t *reply, struct error *err) {
   return balancer_wait_for_round(r->op, cs->balancer, err);
 }
 
-static bool read_settings(struct config_server *cs, struct arena *a, struct balancer_settings *out) {
-  const bson_t **docs;
-  bson_t none = BSON_INITIALIZER;
-  size_t n = local_find(&cs->node, a, "config.settings", &none, NULL, 0, &docs);
-  struct error err = {0};
-  return settings_read(docs, n, out, &err);
-}
-
 bool config_balancer_status(struct request *r, bson_t *reply, struct error *err) {
   struct config_server *cs = config_of(r);
   struct balancer_settings s;
   if (!repl_barrier(r->op, cs->node.repl, err)) return false;
-  bool full = read_settings(cs, r->op->arena, &s) && s.enabled;
+  struct error unusable; // then the balancer does not work
+  bool full = catalog_read_settings(cs, r->op->arena, &s, &unusable) && s.enabled;
   struct balancer_state state = balancer_state(cs->balancer);
   bson_append_utf8(reply, "mode", -1, full ? "full" : "off", -1);
   bson_append_bool(reply, "inBalancerRound", -1, state.in_round);

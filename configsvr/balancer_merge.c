@@ -15,12 +15,10 @@ enum { MERGES_PER_SHARD_MAX = 20 }; // commands for one collection on one shard 
 
 static bool merge_on_shard(struct operation *op, struct balancer_term *term, const char *ns, const char *shard,
                            int64_t *merged, struct error *err) {
-  bson_t *body = arena_bson(op->arena), concern;
+  bson_t *body = arena_bson(op->arena);
   bson_append_utf8(body, "_configsvrCommitMergeAllChunksOnShard", -1, ns, -1);
   bson_append_utf8(body, "shard", -1, shard, -1);
-  bson_append_document_begin(body, "writeConcern", -1, &concern);
-  bson_append_utf8(&concern, "w", -1, "majority", -1);
-  bson_append_document_end(body, &concern);
+  append_majority(body);
   int64_t n = 1;
   for (int i = 0; i < MERGES_PER_SHARD_MAX && n > 0; i++) { // each command takes a limited number of chunks
     const bson_t *reply;

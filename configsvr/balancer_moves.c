@@ -33,10 +33,9 @@ static void run_one(struct operation *op, size_t i, void *ctx) {
   const bson_t *reply;
   m->ok = view_shard_call(op, b->term, m->from, "admin", move_request_command(op->arena, &q), MIGRATION_TIMEOUT_MS,
                           &reply, &m->err);
-  m->err.extra = NULL; // of this branch's memory
 }
 
-// ---- after a failure ----
+// --- after a failure ---
 
 bool moves_split(struct operation *op, struct balancer_term *term, const struct collection_type *coll,
                  const char *shard, const bson_t *min, const bson_t *max, const bson_t *const *keys, size_t n,
@@ -75,14 +74,14 @@ static bool find_split_point(struct operation *op, struct balancer_term *term, c
   if (!doc_doc(reply, "splitKeys", &keys) || !bson_iter_init(&it, &keys) || !bson_iter_next(&it)) return true;
   bson_t first;
   iter_doc(&first, &it);
-  *key = arena_bson_copy(op->arena, bson_get_data(&first), first.len);
+  *key = doc_copy(op->arena, &first);
   return true;
 }
 
 // One field of one catalog document, set over the wire as an operator would.
 static bool set_field(struct operation *op, struct balancer_term *term, const char *collection, const bson_t *filter,
                       const char *field, struct error *err) {
-  bson_t *body = arena_bson(op->arena), updates, one, u, set, concern;
+  bson_t *body = arena_bson(op->arena), updates, one, u, set;
   bson_append_utf8(body, "update", -1, collection, -1);
   bson_append_array_begin(body, "updates", -1, &updates);
   bson_append_document_begin(&updates, "0", 1, &one);
@@ -94,9 +93,7 @@ static bool set_field(struct operation *op, struct balancer_term *term, const ch
   bson_append_document_end(&one, &u);
   bson_append_document_end(&updates, &one);
   bson_append_array_end(body, &updates);
-  bson_append_document_begin(body, "writeConcern", -1, &concern);
-  bson_append_utf8(&concern, "w", -1, "majority", -1);
-  bson_append_document_end(body, &concern);
+  append_majority(body);
   const bson_t *reply;
   return view_config_call(op, term, "config", body, &reply, err);
 }

@@ -16,7 +16,7 @@ const char *move_reason_text(enum move_reason r) {
   return names[r];
 }
 
-// ---- zones ----
+// --- zones ---
 
 // The first zone that ends above the key.
 static size_t zone_above(const struct policy_input *in, struct key key) {
@@ -57,21 +57,16 @@ size_t policy_zone_bounds_within(const struct policy_input *in, const struct chu
   return n;
 }
 
+// zone NULL: outside of all zones, where every shard may have chunks.
 static bool has_zone(const struct policy_shard *s, const char *zone) {
-  bson_iter_t it;
-  if (!zone) return true;
-  if (!s->tags || !bson_iter_init(&it, s->tags)) return false;
-  while (bson_iter_next(&it)) {
-    if (BSON_ITER_HOLDS_UTF8(&it) && strcmp(bson_iter_utf8(&it, NULL), zone) == 0) return true;
-  }
-  return false;
+  return !zone || tags_name_zone(s->tags, zone);
 }
 
 static const char *zone_name(const struct policy_input *in, int zone) {
   return zone == ANY_ZONE ? NULL : in->zones[zone].name;
 }
 
-// ---- shards ----
+// --- shards ---
 
 static struct policy_shard *find_shard(const struct policy_input *in, const char *name) {
   for (size_t i = 0; i < in->n_shards; i++) {
@@ -117,7 +112,7 @@ static void add(struct plan *p, struct policy_shard *from, struct policy_shard *
                                           .reason = reason};
 }
 
-// ---- 1: draining ----
+// --- 1: draining ---
 
 static bool drain_chunk(void *ctx, const struct chunk *c) {
   struct plan *p = ctx;
@@ -135,7 +130,7 @@ static bool any_draining(const struct policy_input *in) {
   return false;
 }
 
-// ---- 2: zones ----
+// --- 2: zones ---
 
 static bool fix_zone(void *ctx, const struct chunk *c) {
   struct plan *p = ctx;
@@ -148,7 +143,7 @@ static bool fix_zone(void *ctx, const struct chunk *c) {
   return p->n < POLICY_MOVES_MAX;
 }
 
-// ---- 3: balance ----
+// --- 3: balance ---
 
 struct choice {
   const struct policy_input *in;
@@ -249,7 +244,7 @@ static void balance(struct plan *p) {
   }
 }
 
-// ---- all of it ----
+// --- all of it ---
 
 struct crossing {
   const struct policy_input *in;

@@ -43,7 +43,7 @@ static size_t available_shards(const struct round *r) {
   return n;
 }
 
-// ---- choosing ----
+// --- choosing ---
 
 // A zone begins or ends inside a chunk: it is cut there, and the collection waits for the next round.
 static bool split_along_zones(struct round *r, const struct collection_view *c, const struct policy_input *in,
@@ -110,7 +110,7 @@ static bool choose(struct round *r, struct error *err) {
   return true;
 }
 
-// ---- moving ----
+// --- moving ---
 
 // Two batches begin at least throttling_ms apart. Whoever changes the settings meanwhile is heard.
 static bool throttle(struct round *r, bool *go, struct error *err) {
@@ -141,7 +141,7 @@ static bool move(struct round *r, struct error *err) {
   return op_check(r->op, err);
 }
 
-// ---- writing down ----
+// --- writing down ---
 
 static void write_down(struct round *r, const struct error *failure) {
   if (!failure && r->n == 0) return; // idle rounds are not worth a row
@@ -166,7 +166,7 @@ static void write_down(struct round *r, const struct error *failure) {
   catalog_log_change(r->op, r->term->config, host ? host : "", "config", "balancer.round", "", d);
 }
 
-// ---- the round ----
+// --- the round ---
 
 static bool run(struct round *r, struct error *err) {
   if (!view_read_settings(r->op, r->term, &r->view, err)) return false;

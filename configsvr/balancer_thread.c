@@ -22,7 +22,7 @@ static void report(struct balancer_thread *t) {
   loop_post(t->daemon_loop, balancer_apply_report, r);
 }
 
-// ---- a term: referred to by its operation and by questions that are being answered ----
+// --- a term: referred to by its operation and by questions that are being answered ---
 
 static void routing_free(void *value) {
   routing_unref(value);
@@ -60,7 +60,7 @@ static struct balancer_term *term_new(struct balancer_thread *t, struct error *e
   return term;
 }
 
-// ---- the term's operation ----
+// --- the term's operation ---
 
 static void begin_round(struct balancer_thread *t) {
   t->woken = false;
@@ -130,7 +130,7 @@ static void run_term(struct operation *op, void *arg) {
   }
 }
 
-// ---- questions ----
+// --- questions ---
 
 static void answer(struct operation *op, void *arg) {
   struct balancer_question *q = arg;
@@ -158,7 +158,7 @@ static bool is_question(void *ctx, const struct operation *op) {
   return strcmp(op->what, question_name) == 0;
 }
 
-// ---- orders ----
+// --- orders ---
 
 // Says which round runs. One that only looks (and may wait for a shard that is down) ends at once: whoever asks wants
 // it over.

@@ -9,21 +9,16 @@
 
 bool view_config_call(struct operation *op, struct balancer_term *term, const char *db, const bson_t *body,
                       const bson_t **reply, struct error *err) {
-  struct remote_command cmd = {.db = db, .body = body, .timeout_ms = VIEW_CALL_TIMEOUT_MS};
-  const char *host;
-  return replica_set_call(op, term->config, READ_PRIMARY, NULL, true, &cmd, reply, &host, err);
+  return replica_set_call_primary(op, term->config, db, body, VIEW_CALL_TIMEOUT_MS, true, reply, err);
 }
 
 bool view_shard_call(struct operation *op, struct balancer_term *term, const char *shard, const char *db,
                      const bson_t *body, int64_t timeout_ms, const bson_t **reply, struct error *err) {
   struct replica_set *set = shard_registry_get(op, term->shards, shard, err);
-  if (!set) return false;
-  struct remote_command cmd = {.db = db, .body = body, .timeout_ms = timeout_ms};
-  const char *host;
-  return replica_set_call(op, set, READ_PRIMARY, NULL, true, &cmd, reply, &host, err);
+  return set && replica_set_call_primary(op, set, db, body, timeout_ms, true, reply, err);
 }
 
-// ---- settings ----
+// --- settings ---
 
 static bool read_parameters(struct operation *op, struct balancer_term *term, struct balancer_view *v,
                             struct error *err) {
@@ -50,21 +45,12 @@ bool view_read_settings(struct operation *op, struct balancer_term *term, struct
          settings_read(docs, n, &v->settings, err);
 }
 
-// ---- shards ----
-
-static void shuffle_shards(struct shard_type *s, size_t n) {
-  for (size_t i = n; i > 1; i--) {
-    size_t j = random_u64() % i;
-    struct shard_type t = s[i - 1];
-    s[i - 1] = s[j];
-    s[j] = t;
-  }
-}
+// --- shards ---
 
 bool view_read_shards(struct operation *op, struct balancer_term *term, struct balancer_view *v, struct error *err) {
   struct shard_type *shards;
   if (!shard_registry_all(op, term->shards, true, &shards, &v->n_shards, err)) return false;
-  shuffle_shards(shards, v->n_shards);
+  random_shuffle(shards, v->n_shards, sizeof *shards);
   v->shards = arena_zalloc(op->arena, v->n_shards * sizeof *v->shards);
   v->sets = arena_zalloc(op->arena, v->n_shards * sizeof(struct replica_set *));
   for (size_t i = 0; i < v->n_shards; i++) {
@@ -76,19 +62,10 @@ bool view_read_shards(struct operation *op, struct balancer_term *term, struct b
   return true;
 }
 
-// ---- collections ----
+// --- collections ---
 
 static bool is_balanced(const struct collection_type *t) {
   return !t->no_balance && t->allow_migrations && t->permit_migrations && !t->defragment && !t->unsplittable;
-}
-
-static void shuffle_collections(struct collection_view *c, size_t n) {
-  for (size_t i = n; i > 1; i--) {
-    size_t j = random_u64() % i;
-    struct collection_view t = c[i - 1];
-    c[i - 1] = c[j];
-    c[j] = t;
-  }
 }
 
 bool view_read_collections(struct operation *op, struct balancer_term *term, const char *ns,
@@ -105,11 +82,11 @@ bool view_read_collections(struct operation *op, struct balancer_term *term, con
     if (!collection_type_parse(op->arena, docs[i], &c->type, err)) return error_prefix(err, "config.collections");
     if (ns || is_balanced(&c->type)) ++*n;
   }
-  shuffle_collections(*out, *n);
+  random_shuffle(*out, *n, sizeof **out);
   return true;
 }
 
-// ---- sizes ----
+// --- sizes ---
 
 struct size_query {
   const struct balancer_view *view;
@@ -150,13 +127,10 @@ static void take_sizes(const struct size_query *q, size_t shard, const bson_t *r
 
 static void ask_size(struct operation *op, size_t shard, void *ctx) {
   struct size_query *q = ctx;
-  struct remote_command cmd = {.db = "admin", .body = q->body, .timeout_ms = VIEW_CALL_TIMEOUT_MS};
   const bson_t *reply;
-  const char *host;
-  q->ok[shard] =
-      replica_set_call(op, q->view->sets[shard], READ_PRIMARY, NULL, true, &cmd, &reply, &host, &q->errors[shard]);
+  q->ok[shard] = replica_set_call_primary(op, q->view->sets[shard], "admin", q->body, VIEW_CALL_TIMEOUT_MS, true,
+                                          &reply, &q->errors[shard]);
   if (q->ok[shard]) take_sizes(q, shard, reply);
-  q->errors[shard].extra = NULL; // of this branch's memory
 }
 
 bool view_read_sizes(struct operation *op, const struct balancer_view *v, struct collection_view *list, size_t n,
@@ -175,7 +149,7 @@ bool view_read_sizes(struct operation *op, const struct balancer_view *v, struct
   return true;
 }
 
-// ---- chunks and zones ----
+// --- chunks and zones ---
 
 void view_forget(struct balancer_term *term, const char *ns) {
   routing_unref(map_removes(term->routings, ns));
@@ -212,8 +186,7 @@ static bool open_zones(struct operation *op, struct balancer_term *term, struct 
     // Zones may be older than the shard key: their bounds are completed as updateZoneKeyRange would have done.
     t->min = shard_key_extend(key, op->arena, t->min, false);
     t->max = shard_key_extend(key, op->arena, t->max, false);
-    c->zones[i] = (struct policy_zone){shard_key_encode(key, op->arena, t->min),
-                                       shard_key_encode(key, op->arena, t->max), t->tag};
+    c->zones[i] = (struct policy_zone){bound_key(op->arena, t->min), bound_key(op->arena, t->max), t->tag};
   }
   return true;
 }

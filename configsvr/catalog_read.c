@@ -71,6 +71,14 @@ bool catalog_read_tags(struct config_server *cs, struct arena *a, const char *ns
   return true;
 }
 
+bool catalog_read_settings(struct config_server *cs, struct arena *a, struct balancer_settings *out,
+                           struct error *err) {
+  const bson_t **docs;
+  bson_t none = BSON_INITIALIZER;
+  size_t n = local_find(&cs->node, a, "config.settings", &none, NULL, 0, &docs);
+  return settings_read(docs, n, out, err);
+}
+
 static bool is_in(const char *const *names, const char *name) {
   for (; names && *names; names++) {
     if (strcmp(*names, name) == 0) return true;

@@ -5,6 +5,7 @@
 #include "common/sharding/catalog_types.h"
 #include "common/sharding/shard_key.h"
 #include "configsvr/config_server.h"
+#include "configsvr/settings.h"
 
 // *found false without an error: there is none. false: the document is damaged, err names it.
 bool catalog_read_collection(struct config_server *cs, struct arena *a, const char *ns, struct collection_type *out,
@@ -25,6 +26,8 @@ bool catalog_read_shards(struct config_server *cs, struct arena *a, struct shard
 // A collection's zones, in the order of min.
 bool catalog_read_tags(struct config_server *cs, struct arena *a, const char *ns, struct tag_type **out, size_t *n,
                        struct error *err);
+// config.settings as the balancer takes it (settings.h).
+bool catalog_read_settings(struct config_server *cs, struct arena *a, struct balancer_settings *out, struct error *err);
 // The stored document with this string _id.
 bool catalog_read_doc(struct config_server *cs, struct arena *a, const char *ns, const char *id, const bson_t **doc);
 

@@ -17,10 +17,6 @@ bool chunk_check_generation(const struct collection_type *c, const bson_oid_t *e
                    got, wanted);
 }
 
-const char *chunk_range_text(struct arena *a, const bson_t *min, const bson_t *max) {
-  return arena_printf(a, "[%s, %s)", doc_text(a, min), doc_text(a, max));
-}
-
 void chunk_append_piece(bson_t *to, const char *name, const struct collection_type *coll, const struct chunk_type *c) {
   bson_t piece;
   struct chunk_version v = version_of(coll, c->major, c->minor);
@@ -36,16 +32,16 @@ bool chunk_parse_range(const bson_t *doc, struct arena *a, const bson_t **min, c
   if (!doc_doc(doc, "min", &low) || !doc_doc(doc, "max", &high)) {
     return error_set(err, ERR_BadValue, "A range needs the documents min and max, but found %s", doc_text(a, doc));
   }
-  *min = arena_bson_copy(a, bson_get_data(&low), low.len);
-  *max = arena_bson_copy(a, bson_get_data(&high), high.len);
+  *min = doc_copy(a, &low);
+  *max = doc_copy(a, &high);
   if (chunk_bound_compare(*min, *max) < 0) return true;
-  return error_set(err, ERR_BadValue, "The range %s is empty", chunk_range_text(a, *min, *max));
+  return error_set(err, ERR_BadValue, "The range %s is empty", range_text(a, *min, *max));
 }
 
 bool request_copy_doc(struct request *r, const char *field, const bson_t **out, struct error *err) {
   bson_t view;
   if (!request_required_doc(r, field, &view, err)) return false;
-  *out = arena_bson_copy(r->op->arena, bson_get_data(&view), view.len);
+  *out = doc_copy(r->op->arena, &view);
   return true;
 }
 

@@ -11,8 +11,6 @@ extern const char *const chunk_namespaces[2];
 // What the sender knew: epoch, and the timestamp unless it is 0. StaleEpoch when it is not the collection's.
 bool chunk_check_generation(const struct collection_type *c, const bson_oid_t *epoch, uint64_t timestamp,
                             struct error *err);
-// "[{ a: 1 }, { a: 5 })"
-const char *chunk_range_text(struct arena *a, const bson_t *min, const bson_t *max);
 // {min, max, lastmod: {e, t, v}} as `name` of a changelog row's details.
 void chunk_append_piece(bson_t *to, const char *name, const struct collection_type *coll, const struct chunk_type *c);
 // The documents {min, max} of a range field of a request; BadValue when it is no range.

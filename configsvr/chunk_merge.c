@@ -82,7 +82,7 @@ static bool commit_merge(struct commit *c, void *args, struct error *err) {
     return error_set(
         err, ERR_IllegalOperation,
         "could not merge chunks, shard %s does not contain a sequence of chunks that exactly fills the range %s",
-        m->shard, chunk_range_text(c->arena, m->min, m->max));
+        m->shard, range_text(c->arena, m->min, m->max));
   }
   if (n == 1) {
     m->shard_version = shard_version(c->cs, c->arena, &coll, m->shard);
@@ -113,7 +113,7 @@ bool config_commit_chunks_merge(struct request *r, bson_t *reply, struct error *
   return true;
 }
 
-// ---- all mergeable chunks of a shard ----
+// --- all mergeable chunks of a shard ---
 
 // Whether a zone begins or ends at this key: chunks on both sides stay apart.
 static bool is_zone_bound(const struct tag_type *tags, size_t n, const bson_t *key) {

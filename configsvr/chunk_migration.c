@@ -40,7 +40,7 @@ static bool check_target(struct commit *c, const struct migration *m, struct err
 }
 
 static bool check_chunk(struct commit *c, const struct migration *m, const struct chunk_type *now, struct error *err) {
-  const char *range = chunk_range_text(c->arena, m->min, m->max);
+  const char *range = range_text(c->arena, m->min, m->max);
   if (strcmp(now->shard, m->from) != 0) {
     return error_set(err, 4914702, "Chunk %s of %s is on shard %s, neither on the donor %s nor on the recipient %s",
                      range, m->ns, now->shard, m->from, m->to);
@@ -204,7 +204,7 @@ bool config_commit_chunk_migration(struct request *r, bson_t *reply, struct erro
   return true;
 }
 
-// ---- raising one chunk's version ----
+// --- raising one chunk's version ---
 
 struct raise {
   const char *ns;
@@ -258,7 +258,7 @@ static bool commit_clear_jumbo(struct commit *c, void *args, struct error *err) 
     return false;
   if (!chunk_containing(c->cs, c->arena, coll.uuid, x->min, &chunk) || chunk_bound_compare(chunk.min, x->min) != 0 ||
       chunk_bound_compare(chunk.max, x->max) != 0) {
-    return error_set(err, 51262, "Unable to locate chunk %s of %s", chunk_range_text(c->arena, x->min, x->max), x->ns);
+    return error_set(err, 51262, "Unable to locate chunk %s of %s", range_text(c->arena, x->min, x->max), x->ns);
   }
   if (!chunk.jumbo) return true;
   chunk.has_jumbo = chunk.jumbo = false;

@@ -36,7 +36,7 @@ static bool parse_points(struct request *r, struct split *s, struct error *err) 
     if (!BSON_ITER_HOLDS_DOCUMENT(&it)) return error_set(err, ERR_TypeMismatch, "a split point must be a document");
     bson_t view;
     iter_doc(&view, &it);
-    s->points[s->n++] = arena_bson_copy(r->op->arena, bson_get_data(&view), view.len);
+    s->points[s->n++] = doc_copy(r->op->arena, &view);
   }
   return true;
 }
@@ -48,7 +48,7 @@ static bool check_points(struct commit *c, const struct split *s, const struct c
   const bson_t *before = s->min;
   for (size_t i = 0; i < s->n; i++) {
     const bson_t *p = s->points[i];
-    const char *range = chunk_range_text(c->arena, s->min, s->max);
+    const char *range = range_text(c->arena, s->min, s->max);
     if (!shard_key_is_bound(&key, p)) {
       return error_set(err, ERR_InvalidOptions, "Split key %s does not match the shard key %s", doc_text(c->arena, p),
                        doc_text(c->arena, coll->key));
@@ -140,12 +140,11 @@ static bool commit_split(struct commit *c, void *args, struct error *err) {
   }
   if (!chunk_containing(c->cs, c->arena, coll.uuid, s->min, &whole) || chunk_bound_compare(whole.min, s->min) != 0 ||
       chunk_bound_compare(whole.max, s->max) != 0) {
-    return error_set(err, ERR_BadValue, "Chunk %s of %s does not exist", chunk_range_text(c->arena, s->min, s->max),
-                     s->ns);
+    return error_set(err, ERR_BadValue, "Chunk %s of %s does not exist", range_text(c->arena, s->min, s->max), s->ns);
   }
   if (strcmp(whole.shard, s->shard) != 0) {
     return error_set(err, ERR_IllegalOperation, "Chunk %s of %s is on shard %s, not on %s",
-                     chunk_range_text(c->arena, s->min, s->max), s->ns, whole.shard, s->shard);
+                     range_text(c->arena, s->min, s->max), s->ns, whole.shard, s->shard);
   }
   return cut(c, s, &coll, &whole, err);
 }

@@ -7,11 +7,12 @@
 #include "common/bson/doc.h"
 #include "common/store/scan.h"
 
-// ---- a walk over one index of config.chunks ----
+// --- a walk over one index of config.chunks ---
 
 struct walk {
   struct arena *arena;
   struct scan *scan; // NULL: nothing to see
+  const char *shard; // NULL = of any: others are passed over without being copied
 };
 
 static const struct index *index_by_fields(struct collection *c, const char *const *fields) {
@@ -59,8 +60,8 @@ static bool walk_next(struct walk *w, struct chunk_type *out) {
   struct error err = {0};
   while (w->scan && scan_next(w->scan, &row, &err)) {
     const bson_t *doc = scan_document(w->scan, &row);
-    if (doc && chunk_type_parse(w->arena, arena_bson_copy(w->arena, bson_get_data(doc), doc->len), out, &err))
-      return true;
+    if (doc && w->shard && strcmp(doc_str(doc, "shard", ""), w->shard) != 0) continue;
+    if (doc && chunk_type_parse(w->arena, doc_copy(w->arena, doc), out, &err)) return true;
   }
   return false;
 }
@@ -75,7 +76,7 @@ static bool walk_one(struct walk w, struct chunk_type *out) {
   return found;
 }
 
-// ---- the lookups ----
+// --- the lookups ---
 
 bool chunk_newest(struct config_server *cs, struct arena *a, const uint8_t uuid[16], struct chunk_type *out) {
   __attribute__((cleanup(buf_cleanup))) struct buf b = {0};
@@ -91,10 +92,8 @@ bool chunk_newest_of_shard(struct config_server *cs, struct arena *a, const uint
   __attribute__((cleanup(buf_cleanup))) struct buf b = {0};
   append_uuid(&b, uuid);
   struct walk w = walk_begin(cs, a, by_version, &b, NULL, NULL, true);
-  bool found = false;
-  while (!found && walk_next(&w, out)) found = strcmp(out->shard, shard) == 0;
-  walk_end(&w);
-  return found;
+  w.shard = shard;
+  return walk_one(w, out);
 }
 
 bool chunk_containing(struct config_server *cs, struct arena *a, const uint8_t uuid[16], const bson_t *key,
@@ -123,12 +122,7 @@ static size_t collect(struct walk w, size_t limit, struct chunk_type **out) {
   size_t n = 0, cap = 0;
   struct chunk_type chunk, *list = NULL;
   while (n < limit && walk_next(&w, &chunk)) {
-    if (n == cap) {
-      cap = cap ? 2 * cap : 8;
-      struct chunk_type *grown = arena_alloc(w.arena, cap * sizeof *grown);
-      if (n) memcpy(grown, list, n * sizeof *grown);
-      list = grown;
-    }
+    list = arena_grow(w.arena, list, n, &cap, sizeof *list);
     list[n++] = chunk;
   }
   walk_end(&w);
@@ -205,7 +199,7 @@ int chunk_bound_compare(const bson_t *a, const bson_t *b) {
   return doc_compare_values(a, b);
 }
 
-// ---- versions ----
+// --- versions ---
 
 struct chunk_version version_of(const struct collection_type *c, uint32_t major, uint32_t minor) {
   return (struct chunk_version){.epoch = c->epoch, .timestamp = c->timestamp, .major = major, .minor = minor};

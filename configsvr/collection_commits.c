@@ -13,7 +13,7 @@ static const char *const collection_namespaces[] = {"config.collections", "confi
                                                     "config.databases", "config.shards"};
 enum { N_NAMESPACES = 5 };
 
-// ---- create ----
+// --- create ---
 
 struct create {
   const char *ns;
@@ -35,7 +35,7 @@ static bool parse_create(struct request *r, struct create *x, struct error *err)
   x->coll.unsplittable = doc_bool(r->body, "unsplittable", false);
   x->coll.allow_migrations = x->coll.permit_migrations = true;
   if (doc_doc(r->body, "defaultCollation", &view) && !bson_empty(&view)) {
-    x->coll.default_collation = arena_bson_copy(a, bson_get_data(&view), view.len);
+    x->coll.default_collation = doc_copy(a, &view);
   }
   if (doc_doc(r->body, "dbVersion", &view)) {
     x->has_db_version = true;
@@ -47,7 +47,7 @@ static bool parse_create(struct request *r, struct create *x, struct error *err)
 static bool check_database(struct commit *c, const struct create *x, struct error *err) {
   struct database_type d;
   bool found;
-  const char *db = arena_strndup(c->arena, x->ns, strcspn(x->ns, "."));
+  const char *db = namespace_database(c->arena, x->ns);
   if (strcmp(db, "config") == 0) return true; // config.system.sessions: the database config has no entry
   if (!catalog_read_database(c->cs, c->arena, db, &d, &found, err)) return false;
   if (!found) return error_set(err, ERR_NamespaceNotFound, "database %s not found", db);
@@ -102,9 +102,10 @@ bool config_commit_create_collection(struct request *r, bson_t *reply, struct er
   return true;
 }
 
-// ---- drop ----
+// --- drop ---
 
 struct drop {
+  struct config_server *cs;
   const char *ns;
   bool has_uuid, more;
   uint8_t uuid[16];
@@ -133,22 +134,22 @@ static bool commit_drop(struct commit *c, void *args, struct error *err) {
   return !x->has_uuid || delete_some_chunks(c, x->uuid, CHUNKS_PER_ENTRY, &x->more, err);
 }
 
-bool config_commit_drop_collection(struct request *r, bson_t *reply, struct error *err) {
-  struct drop x = {0};
-  if (!request_namespace(r, &x.ns, err)) return false;
-  x.has_uuid = doc_uuid(r->body, "uuid", x.uuid);
-  struct arena *requests = r->op->arena;
-  bool ok;
-  do {                          // ends: each turn deletes rows that nobody adds to
-    r->op->arena = arena_new(); // a million chunks pass here
-    ok = commit_run(r->op, config_of(r), collection_namespaces, N_NAMESPACES, commit_drop, &x, err);
-    arena_free(r->op->arena);
-    r->op->arena = requests;
-  } while (ok && x.more);
-  return ok;
+// Ends: each step deletes rows that nobody adds to.
+static bool drop_step(struct operation *op, void *ctx, bool *more, struct error *err) {
+  struct drop *x = ctx;
+  if (!commit_run(op, x->cs, collection_namespaces, N_NAMESPACES, commit_drop, x, err)) return false;
+  *more = x->more;
+  return true;
 }
 
-// ---- rename ----
+bool config_commit_drop_collection(struct request *r, bson_t *reply, struct error *err) {
+  struct drop x = {.cs = config_of(r)};
+  if (!request_namespace(r, &x.ns, err)) return false;
+  x.has_uuid = doc_uuid(r->body, "uuid", x.uuid);
+  return op_in_batches(r->op, drop_step, &x, err); // a million chunks pass here
+}
+
+// --- rename ---
 
 struct rename {
   const char *from, *to;
@@ -204,7 +205,7 @@ bool config_commit_rename_collection(struct request *r, bson_t *reply, struct er
   return commit_run(r->op, config_of(r), collection_namespaces, N_NAMESPACES, commit_rename, &x, err);
 }
 
-// ---- moveCollection: another uuid takes the name ----
+// --- moveCollection: another uuid takes the name ---
 
 struct swap {
   const char *ns, *to;

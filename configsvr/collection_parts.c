@@ -15,8 +15,7 @@ static bool parse_chunk(struct arena *a, const bson_iter_t *it, struct new_chunk
   if (!shard || !doc_doc(&doc, "min", &min) || !doc_doc(&doc, "max", &max)) {
     return error_set(err, ERR_BadValue, "a chunk needs min, max and shard");
   }
-  *out = (struct new_chunk){arena_bson_copy(a, bson_get_data(&min), min.len),
-                            arena_bson_copy(a, bson_get_data(&max), max.len), arena_strdup(a, shard)};
+  *out = (struct new_chunk){doc_copy(a, &min), doc_copy(a, &max), arena_strdup(a, shard)};
   return true;
 }
 

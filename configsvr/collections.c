@@ -13,7 +13,7 @@ static bool read_doc(struct commit *c, const char *ns, struct collection_type *c
   return true;
 }
 
-// ---- configureCollectionBalancing ----
+// --- configureCollectionBalancing ---
 
 struct configure {
   const char *ns;
@@ -72,7 +72,7 @@ bool config_configure_collection_balancing(struct request *r, bson_t *reply, str
   return true;
 }
 
-// ---- setAllowMigrations ----
+// --- setAllowMigrations ---
 
 struct allow {
   const char *ns;

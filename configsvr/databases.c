@@ -14,7 +14,7 @@ enum { FLUSH_TIMEOUT_MS = 10000 };
 
 static const char *const database_namespaces[] = {"config.databases", "config.shards"};
 
-// ---- where a new database goes ----
+// --- where a new database goes ---
 
 // The shard with the strictly smallest listDatabases.totalSize, in the order they were added (a tie keeps the earlier
 // one).
@@ -37,7 +37,7 @@ static bool least_loaded(struct operation *op, struct config_server *cs, const c
   return *out || error_set(err, ERR_ShardNotFound, "No non-draining shard found");
 }
 
-// ---- create ----
+// --- create ---
 
 struct create {
   const char *db;
@@ -139,7 +139,7 @@ bool config_create_database(struct request *r, bson_t *reply, struct error *err)
   return true;
 }
 
-// ---- move, drop ----
+// --- move, drop ---
 
 struct transition {
   const char *db, *to;

@@ -15,7 +15,7 @@ enum { STOP_TURN_MS = 5, STOP_TURNS = 1000 };
 
 static const struct command *const tables[] = {config_commands, NULL};
 
-// ---- hooks ----
+// --- hooks ---
 
 static void role_changed(void *ctx, enum member_state state, int64_t term) {
   struct config_server *cs = ctx;
@@ -55,7 +55,7 @@ static void server_status(void *ctx, bson_t *reply) {
   arena_free(a);
 }
 
-// ---- start and stop ----
+// --- start and stop ---
 
 static void add_parameters(struct config_server *cs) {
   struct node *n = &cs->node;

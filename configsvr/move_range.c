@@ -10,7 +10,6 @@
 #include "configsvr/chunk_commands.h"
 #include "configsvr/commands.h"
 #include "configsvr/move_request.h"
-#include "configsvr/settings.h"
 #include "configsvr/shard_sets.h"
 
 struct move {
@@ -20,13 +19,6 @@ struct move {
   struct chunk_type chunk;
   struct balancer_settings settings;
 };
-
-static bool read_settings(struct config_server *cs, struct arena *a, struct balancer_settings *out, struct error *err) {
-  const bson_t **docs;
-  bson_t none = BSON_INITIALIZER;
-  size_t n = local_find(&cs->node, a, "config.settings", &none, NULL, 0, &docs);
-  return settings_read(docs, n, out, err);
-}
 
 // The chunk that the range lies in: the one with min in it, or else the one that ends at max, or has it within.
 static bool find_chunk(struct config_server *cs, struct arena *a, struct move *m, struct error *err) {
@@ -60,7 +52,7 @@ static bool prepare(struct request *r, struct move *m, struct error *err) {
   }
   if (!catalog_need_shard(cs, a, m->to, &shard, err)) return error_prefix(err, "Could not find destination shard");
   return check_bound(a, &m->coll, m->min, err) && check_bound(a, &m->coll, m->max, err) && find_chunk(cs, a, m, err) &&
-         read_settings(cs, a, &m->settings, err);
+         catalog_read_settings(cs, a, &m->settings, err);
 }
 
 // Whether the range is on the target already, as of now.

@@ -2,9 +2,10 @@
 #include "configsvr/move_request.h"
 
 #include "common/bson/doc.h"
+#include "common/net/command.h"
 
 const bson_t *move_request_command(struct arena *a, const struct move_request *m) {
-  bson_t *body = arena_bson(a), concern;
+  bson_t *body = arena_bson(a);
   bson_append_utf8(body, "_shardsvrMoveRange", -1, m->collection->ns, -1);
   bson_append_utf8(body, "toShard", -1, m->to, -1);
   if (m->min) bson_append_document(body, "min", -1, m->min);
@@ -16,8 +17,6 @@ const bson_t *move_request_command(struct arena *a, const struct move_request *m
   bson_append_int64(body, "maxChunkSizeBytes", -1, m->chunk_bytes);
   bson_append_int32(body, "forceJumbo", -1, m->force_jumbo);
   if (m->has_secondary_throttle) bson_append_bool(body, "secondaryThrottle", -1, m->secondary_throttle);
-  bson_append_document_begin(body, "writeConcern", -1, &concern);
-  bson_append_utf8(&concern, "w", -1, "majority", -1);
-  bson_append_document_end(body, &concern);
+  append_majority(body);
   return body;
 }

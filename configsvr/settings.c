@@ -7,7 +7,7 @@
 
 #include "common/bson/doc.h"
 
-// ---- the validator: one line a field ----
+// --- the validator: one line a field ---
 
 enum kind { NUMBER_MB, BOOLEAN, TEXT, BOOLEAN_OR_OBJECT, OBJECT, WINDOW, ANY };
 
@@ -97,7 +97,7 @@ bool settings_validate(const bson_t *doc, struct error *err) {
   return true;
 }
 
-// ---- the meaning ----
+// --- the meaning ---
 
 static bool read_balancer(const bson_t *doc, struct balancer_settings *out, struct error *err) {
   bson_iter_t it;

@@ -51,10 +51,7 @@ struct replica_set *shard_set(struct operation *op, struct config_server *cs, co
 static bool call(struct operation *op, struct config_server *cs, const char *shard, const char *db, const bson_t *body,
                  int64_t timeout_ms, bool idempotent, const bson_t **reply, struct error *err) {
   struct replica_set *set = shard_set(op, cs, shard, err);
-  if (!set) return false;
-  struct remote_command cmd = {.db = db, .body = body, .timeout_ms = timeout_ms};
-  const char *host;
-  return replica_set_call(op, set, READ_PRIMARY, NULL, idempotent, &cmd, reply, &host, err);
+  return set && replica_set_call_primary(op, set, db, body, timeout_ms, idempotent, reply, err);
 }
 
 bool shard_call(struct operation *op, struct config_server *cs, const char *shard, const char *db, const bson_t *body,

@@ -39,30 +39,34 @@ static bool too_big(struct config_server *cs, const char *ns, int64_t limit) {
   return stats.bytes > limit;
 }
 
-static bool trim_once(struct operation *op, struct config_server *cs, const char *ns, struct error *err) {
+struct trim {
+  struct config_server *cs;
+  const char *ns;
+  int64_t bytes; // allowed
+  int turns;
+};
+
+static bool trim_once(struct operation *op, void *ctx, bool *more, struct error *err) {
+  struct trim *t = ctx;
+  struct config_server *cs = t->cs;
+  *more = t->turns++ < TRIM_TURNS && too_big(cs, t->ns, t->bytes);
+  if (!*more) return true;
   struct write *w = write_begin(op, cs->node.repl);
-  while (!write_lock_namespace(w, ns, true)) {
+  while (!write_lock_namespace(w, t->ns, true)) {
     if (!write_wait(op, w, err)) return false;
   }
-  struct collection *c = store_collection(cs->node.store, ns);
+  struct collection *c = store_collection(cs->node.store, t->ns);
   if (c && delete_oldest(cs, op->arena, c, w, err) && !write_is_empty(w)) return write_commit(op, w, err);
   write_abandon(w);
   return err->code == 0;
 }
 
 void trim_logs(struct operation *op, struct config_server *cs) {
-  struct arena *operations = op->arena;
-  struct error err = {0};
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-    for (int turn = 0; turn < TRIM_TURNS && too_big(cs, limits[i].ns, limits[i].bytes); turn++) {
-      op->arena = arena_new(); // the operation is as old as the term, its arena must not grow with every visit
-      bool ok = trim_once(op, cs, limits[i].ns, &err);
-      arena_free(op->arena);
-      if (ok) continue;
-      log_warn("SHARDING", "Old rows of a log collection could not be deleted", "namespace:s error:e", limits[i].ns,
-               &err);
-      break;
-    }
+    struct trim t = {.cs = cs, .ns = limits[i].ns, .bytes = limits[i].bytes};
+    struct error err = {0};
+    // The operation is as old as the term: its arena must not grow with every visit.
+    if (op_in_batches(op, trim_once, &t, &err)) continue;
+    log_warn("SHARDING", "Old rows of a log collection could not be deleted", "namespace:s error:e", t.ns, &err);
   }
-  op->arena = operations;
 }

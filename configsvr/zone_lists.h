@@ -5,7 +5,6 @@
 #include "common/sharding/catalog_types.h"
 #include "configsvr/config_server.h"
 
-bool zone_is_in(const bson_t *tags, const char *zone); // tags: an array or NULL
 // Whether no shard but this one is in the zone.
 bool zone_is_only_on(const struct shard_type *shards, size_t n, const char *shard, const char *zone);
 bool zone_has_ranges(struct config_server *cs, const char *zone); // of any collection

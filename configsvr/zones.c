@@ -9,18 +9,9 @@
 
 static const char *const zone_namespaces[] = {"config.shards", "config.tags", "config.collections"};
 
-bool zone_is_in(const bson_t *tags, const char *zone) {
-  bson_iter_t it;
-  if (!tags || !bson_iter_init(&it, tags)) return false;
-  while (bson_iter_next(&it)) {
-    if (BSON_ITER_HOLDS_UTF8(&it) && strcmp(bson_iter_utf8(&it, NULL), zone) == 0) return true;
-  }
-  return false;
-}
-
 bool zone_is_only_on(const struct shard_type *shards, size_t n, const char *shard, const char *zone) {
   for (size_t i = 0; i < n; i++) {
-    if (strcmp(shards[i].name, shard) != 0 && zone_is_in(shards[i].tags, zone)) return false;
+    if (strcmp(shards[i].name, shard) != 0 && tags_name_zone(shards[i].tags, zone)) return false;
   }
   return true;
 }
@@ -33,7 +24,7 @@ bool zone_has_ranges(struct config_server *cs, const char *zone) {
   return any;
 }
 
-// ---- shards in zones ----
+// --- shards in zones ---
 
 struct membership {
   const char *shard, *zone;
@@ -66,7 +57,7 @@ static bool commit_membership(struct commit *c, void *args, struct error *err) {
   bool found;
   if (!catalog_read_shard(c->cs, c->arena, x->shard, &s, &found, err)) return false;
   if (!found) return error_set(err, ERR_ShardNotFound, "shard %s does not exist", x->shard);
-  if (zone_is_in(s.tags, x->zone) == x->add) return true;
+  if (tags_name_zone(s.tags, x->zone) == x->add) return true;
   if (!catalog_read_shards(c->cs, c->arena, &all, &n, err)) return false;
   if (!x->add && zone_has_ranges(c->cs, x->zone) && zone_is_only_on(all, n, x->shard, x->zone)) {
     return error_set(err, ERR_ZoneStillInUse, "cannot remove a shard from zone if a chunk range is associated with it");
@@ -93,7 +84,7 @@ bool config_remove_shard_from_zone(struct request *r, bson_t *reply, struct erro
   return change_membership(r, false, err);
 }
 
-// ---- ranges of zones ----
+// --- ranges of zones ---
 
 struct range {
   const char *ns, *zone; // zone NULL: take the range away
@@ -148,7 +139,7 @@ static bool find_row(struct commit *c, const struct range *x, const bson_t *min,
       *found = true;
     } else if (x->zone && chunk_bound_compare(tags[i].min, max) < 0 && chunk_bound_compare(min, tags[i].max) < 0) {
       return error_set(err, ERR_RangeOverlapConflict, "Zone range: %s is overlapping with existing: %s",
-                       chunk_range_text(c->arena, min, max), chunk_range_text(c->arena, tags[i].min, tags[i].max));
+                       range_text(c->arena, min, max), range_text(c->arena, tags[i].min, tags[i].max));
     }
   }
   return true;
@@ -159,7 +150,7 @@ static bool zone_exists(struct commit *c, const char *zone, bool *exists, struct
   size_t n;
   *exists = false;
   if (!catalog_read_shards(c->cs, c->arena, &shards, &n, err)) return false;
-  for (size_t i = 0; i < n; i++) *exists |= zone_is_in(shards[i].tags, zone);
+  for (size_t i = 0; i < n; i++) *exists |= tags_name_zone(shards[i].tags, zone);
   return true;
 }
 

@@ -33,7 +33,7 @@ is_ours() { # pid
 is_running() {
   local pid
   pid=$(cat "$data/cluster.pid" 2>/dev/null) && [[ -n "$pid" ]] &&
-    tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -q local-cluster
+    { tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q local-cluster; } 2>/dev/null
 }
 
 ask_to_end() { # pid
@@ -73,12 +73,17 @@ end_daemons() { # names...
   done
 }
 
+# Ends them whether or not anybody reads what is said: who did may have ended by the same Ctrl-C (make run | tee log).
 stop_all() {
-  trap - EXIT INT TERM
-  echo "Stopping the cluster ..."
-  end_daemons "${names[@]}"
-  rm -f "$data/cluster.pid"
-  echo "Everything has ended. The data is kept in $data/."
+  trap - EXIT
+  trap '' INT TERM HUP PIPE
+  set +e
+  {
+    echo "Stopping the cluster ..."
+    end_daemons "${names[@]}"
+    rm -f "$data/cluster.pid"
+    echo "Everything has ended. The data is kept in $data/."
+  } 2>/dev/null
 }
 
 start_daemon() { # name program port arguments...
@@ -87,7 +92,7 @@ start_daemon() { # name program port arguments...
   local command=("$bin/$program" --port "$its_port" --bind_ip "$host" --logpath "$data/$name.log" --logappend
     --pidfilepath "$data/$name.pid" "$@")
   printf '%q ' "${command[@]}" >"$data/$name.command"
-  "${command[@]}" >"$data/$name.out" 2>&1 </dev/null &
+  setsid "${command[@]}" >"$data/$name.out" 2>&1 </dev/null & # Ctrl-C is for this script, which ends them in their order
   names+=("$name")
   pids[$name]=$!
   disown # what is said when it ends is said below
@@ -182,7 +187,7 @@ describe() {
 start() {
   check_settings
   check_shape
-  trap 'stop_all; exit 0' INT TERM
+  trap 'stop_all; exit 0' INT TERM HUP
   trap 'stop_all' EXIT
   echo $$ >"$data/cluster.pid"
 

@@ -109,14 +109,14 @@ static bool set_up_merger(struct aggregate_job *j, struct router_cursor *c, stru
   const struct pipeline_split *split = &j->plan.split;
   if (j->plan.initial != NULL) cursor_set_tap(c, name_shard, NULL);
   if (split->merge_sort != NULL) {
-    const bson_t *pattern = arena_bson_copy(a, bson_get_data(split->merge_sort), split->merge_sort->len);
+    const bson_t *pattern = doc_copy(a, split->merge_sort);
     const struct sort *sort = sort_parse(a, pattern, err);
     if (sort == NULL) return false;
     cursor_set_sort(c, sort, false);
   }
   if (bson_empty(split->merger)) return true;
-  const bson_t *stages = arena_bson_copy(a, bson_get_data(split->merger), split->merger->len);
-  const bson_t *let = j->has_let ? arena_bson_copy(a, bson_get_data(&j->let), j->let.len) : NULL;
+  const bson_t *stages = doc_copy(a, split->merger);
+  const bson_t *let = j->has_let ? doc_copy(a, &j->let) : NULL;
   struct pipeline *p = aggregate_parse(a, stages, let, err);
   if (p == NULL) return false;
   cursor_set_pipeline(c, p);
@@ -154,7 +154,7 @@ static bool aggregate_attempt(struct operation *op, struct router *rt, const str
                               struct error *err) {
   struct aggregate_job *j = ctx;
   if (p->kind == PLACE_NOWHERE) {
-    reply_empty_cursor(j->reply, p->ns);
+    reply_empty_cursor(j->reply, p->ns, false);
     return true;
   }
   struct filter_spec f = {.filter = j->plan.filter, .options = j->r->body, .command = j->r->body};
@@ -197,7 +197,7 @@ bool run_aggregate(struct request *r, bson_t *reply, struct error *err) {
   if (r->coll == NULL) return run_aggregate_database(r, &j.stages, reply, err);
   if (!request_needs_collection(r, err)) return false;
   j.has_let = doc_doc(r->body, "let", &j.let);
-  bool on_config = strcmp(r->db, "config") == 0 || strcmp(r->db, "admin") == 0; // parsed there
+  bool on_config = database_is_on_config(r->db); // parsed there
   if (!on_config && !aggregate_plan(r->op->arena, &j.stages, j.has_let ? &j.let : NULL, &j.plan, err)) return false;
   return routed_run(r->op, router_of(r), r->ns, "aggregate", false, aggregate_attempt, &j, err);
 }

@@ -80,8 +80,8 @@ bool run_aggregate_database(struct request *r, const bson_t *stages, bson_t *rep
   bool has_let = doc_doc(r->body, "let", &let_view);
   struct router_cursor *c = cursor_new(router_of(r), r, ns);
   struct arena *a = cursor_arena(c); // the pipeline may go on in later batches
-  const bson_t *kept = arena_bson_copy(a, bson_get_data(stages), stages->len);
-  const bson_t *let = has_let ? arena_bson_copy(a, bson_get_data(&let_view), let_view.len) : NULL;
+  const bson_t *kept = doc_copy(a, stages);
+  const bson_t *let = has_let ? doc_copy(a, &let_view) : NULL;
   struct pipeline *p = aggregate_parse(a, kept, let, err);
   struct rows rows = {0};
   bson_value_t argument;
@@ -108,13 +108,7 @@ struct operation_rows {
 static bool add_operation(void *ctx, struct operation *op) {
   struct operation_rows *x = ctx;
   struct arena *a = x->r->op->arena;
-  if (x->n == x->cap) {
-    size_t cap = x->cap == 0 ? 16 : x->cap * 2;
-    const bson_t **more = arena_alloc(a, cap * sizeof *more);
-    if (x->n > 0) memcpy(more, x->docs, x->n * sizeof *more);
-    x->docs = more;
-    x->cap = cap;
-  }
+  x->docs = arena_grow(a, x->docs, x->n, &x->cap, sizeof *x->docs);
   bson_t *row = arena_bson(a);
   bson_append_utf8(row, "host", -1, router_of(x->r)->host_port, -1);
   bson_append_utf8(row, "desc", -1, op->what != NULL ? op->what : "", -1);

@@ -26,6 +26,7 @@ struct bulk {
   int64_t inserted, matched, modified, upserted, deleted, errors;
   const bson_t **rows;
   size_t n_rows;
+  struct write_result late; // write concern errors of all batches
 };
 
 static bool read_namespaces(struct bulk *b, struct error *err) {
@@ -203,6 +204,7 @@ static bool run_batch(struct bulk *b, size_t from, size_t n, struct error *err) 
   write_result_init(&x, a);
   if (!write_execute(b->r, &w, &x, err)) return false;
   count(b, w.kind, &x);
+  write_result_take_concern_errors(&b->late, &x);
   add_rows(b, from, n, &x);
   return true;
 }
@@ -221,6 +223,7 @@ bool run_bulk_write(struct request *r, bson_t *reply, struct error *err) {
       .r = r, .ordered = doc_bool(r->body, "ordered", true), .errors_only = doc_bool(r->body, "errorsOnly", false)};
   if (!read_namespaces(&b, err) || !read_ops(&b, err)) return false;
   b.rows = arena_alloc(r->op->arena, b.n * sizeof *b.rows);
+  write_result_init(&b.late, r->op->arena);
   for (size_t at = 0; at < b.n && !(b.ordered && b.errors > 0);) {
     size_t n = run_length(&b, at);
     if (!run_batch(&b, at, n, err)) return false;
@@ -237,5 +240,6 @@ bool run_bulk_write(struct request *r, bson_t *reply, struct error *err) {
   bson_append_int32(reply, "nModified", -1, (int32_t)b.modified);
   bson_append_int32(reply, "nUpserted", -1, (int32_t)b.upserted);
   bson_append_int32(reply, "nDeleted", -1, (int32_t)b.deleted);
+  write_result_append_concern_error(&b.late, reply);
   return true;
 }

@@ -20,17 +20,8 @@ static bool run_clear_jumbo_flag(struct request *r, bson_t *reply, struct error 
   if (!namespace_argument(r, &ns, &db, &coll, err)) return false;
   if (!sharded_placement(r->op, router_of(r), ns, &p, err)) return false;
   chunk_choice_read(r->body, &choice);
-  if (choice.has_bounds && choice.n_bounds != 2) {
-    return error_set(err, ERR_InvalidOptions, "bounds can only have exactly 2 elements");
-  }
-  if (choice.has_bounds && choice.has_find) {
-    return error_set(err, ERR_InvalidOptions, "cannot specify bounds and find at the same time");
-  }
-  if (!choice.has_bounds && !choice.has_find) {
-    return error_set(err, ERR_InvalidOptions, "need to specify find or bounds");
-  }
-  enum chunk_lookup found =
-      choice.has_find ? chunk_of_query(a, &p, &choice.find, &c) : chunk_of_bounds(a, &p, &choice.min, &choice.max, &c);
+  if (!chunk_choice_check(&choice, "find", err)) return false;
+  enum chunk_lookup found = chunk_of_choice(a, &p, &choice, &c);
   if (found != LOOKUP_FOUND) {
     return error_set(err, found == LOOKUP_NO_KEY ? ERR_JUMBO_NO_KEY : ERR_JUMBO_NO_CHUNK, "%s",
                      lookup_text(a, &p, found, &choice));

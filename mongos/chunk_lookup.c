@@ -22,8 +22,17 @@ void chunk_choice_read(const bson_t *body, struct chunk_choice *out) {
   read_bound(&bounds, "1", &out->max);
 }
 
+bool chunk_choice_check(const struct chunk_choice *c, const char *find, struct error *err) {
+  if (c->has_bounds && c->n_bounds != 2)
+    return error_set(err, ERR_InvalidOptions, "bounds can only have exactly 2 elements");
+  if (c->has_bounds && c->has_find)
+    return error_set(err, ERR_InvalidOptions, "cannot specify bounds and %s at the same time", find);
+  if (!c->has_bounds && !c->has_find) return error_set(err, ERR_InvalidOptions, "need to specify %s or bounds", find);
+  return true;
+}
+
 void chunk_of_key(struct arena *a, const struct placement *p, const bson_t *key, struct chosen_chunk *out) {
-  chunk_map_find(p->routing->chunks, shard_key_encode(placement_key(p), a, key), &out->chunk);
+  chunk_map_find(p->routing->chunks, bound_key(a, key), &out->chunk);
   chunk_docs(p->routing->chunks, a, &out->chunk, &out->min, &out->max);
 }
 
@@ -39,7 +48,7 @@ enum chunk_lookup chunk_of_query(struct arena *a, const struct placement *p, con
 }
 
 static bool same_key(const struct shard_key *k, struct arena *a, const bson_t *x, const bson_t *y) {
-  return key_compare(shard_key_encode(k, a, x), shard_key_encode(k, a, y)) == 0;
+  return key_compare(bound_key(a, x), bound_key(a, y)) == 0;
 }
 
 enum chunk_lookup chunk_of_bounds(struct arena *a, const struct placement *p, const bson_t *min, const bson_t *max,
@@ -48,6 +57,11 @@ enum chunk_lookup chunk_of_bounds(struct arena *a, const struct placement *p, co
   if (!shard_key_is_bound(k, min) || !shard_key_is_bound(k, max)) return LOOKUP_BAD_BOUNDS;
   chunk_of_key(a, p, min, out);
   return same_key(k, a, out->min, min) && same_key(k, a, out->max, max) ? LOOKUP_FOUND : LOOKUP_NO_CHUNK;
+}
+
+enum chunk_lookup chunk_of_choice(struct arena *a, const struct placement *p, const struct chunk_choice *c,
+                                  struct chosen_chunk *out) {
+  return c->has_find ? chunk_of_query(a, p, &c->find, out) : chunk_of_bounds(a, p, &c->min, &c->max, out);
 }
 
 const char *lookup_text(struct arena *a, const struct placement *p, enum chunk_lookup why,
@@ -86,9 +100,4 @@ bool chunk_operation(struct request *r, const char *ns, chunk_operation_fn fn, v
   }
   struct error last = *err;
   return error_set(err, ERR_OperationFailed, "%s", last.message);
-}
-
-void reply_errmsg(bson_t *reply, const char *text) {
-  bson_append_double(reply, "ok", -1, 0);
-  bson_append_utf8(reply, "errmsg", -1, text, -1);
 }

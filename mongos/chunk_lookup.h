@@ -14,6 +14,8 @@ struct chunk_choice {
   bson_t min, max; // empty when missing
 };
 void chunk_choice_read(const bson_t *body, struct chunk_choice *out);
+// Exactly one of the two is given, and bounds are two. find: what the command calls it. err InvalidOptions.
+bool chunk_choice_check(const struct chunk_choice *c, const char *find, struct error *err);
 
 struct chosen_chunk {
   struct chunk chunk;
@@ -23,6 +25,9 @@ struct chosen_chunk {
 enum chunk_lookup chunk_of_query(struct arena *a, const struct placement *p, const bson_t *query,
                                  struct chosen_chunk *out);
 enum chunk_lookup chunk_of_bounds(struct arena *a, const struct placement *p, const bson_t *min, const bson_t *max,
+                                  struct chosen_chunk *out);
+// By whichever was given.
+enum chunk_lookup chunk_of_choice(struct arena *a, const struct placement *p, const struct chunk_choice *c,
                                   struct chosen_chunk *out);
 void chunk_of_key(struct arena *a, const struct placement *p, const bson_t *key, struct chosen_chunk *out);
 
@@ -39,8 +44,5 @@ bool sharded_placement(struct operation *op, struct router *rt, const char *ns, 
 typedef bool (*chunk_operation_fn)(struct operation *op, struct router *rt, const struct placement *p, void *ctx,
                                    struct error *err);
 bool chunk_operation(struct request *r, const char *ns, chunk_operation_fn fn, void *ctx, struct error *err);
-
-// Appends ok: 0 and errmsg without code: the form in which the older commands complain.
-void reply_errmsg(bson_t *reply, const char *text);
 
 #endif

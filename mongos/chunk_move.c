@@ -70,19 +70,10 @@ bool run_move_chunk(struct request *r, bson_t *reply, struct error *err) {
   if (!namespace_argument(r, &ns, &db, &coll, err) || !request_required_str(r, "to", &to, err)) return false;
   if (!sharded(r, ns, &p, err)) return false;
   chunk_choice_read(r->body, &choice);
-  if (choice.has_bounds && choice.n_bounds != 2) {
-    return error_set(err, ERR_InvalidOptions, "bounds can only have exactly 2 elements");
-  }
-  if (choice.has_bounds && choice.has_find) {
-    return error_set(err, ERR_InvalidOptions, "cannot specify bounds and query at the same time");
-  }
-  if (!choice.has_bounds && !choice.has_find) {
-    return error_set(err, ERR_InvalidOptions, "need to specify query or bounds");
-  }
+  if (!chunk_choice_check(&choice, "query", err)) return false;
   if (!shard_exists(r, to, err)) return false;
   struct arena *a = r->op->arena;
-  enum chunk_lookup found =
-      choice.has_find ? chunk_of_query(a, &p, &choice.find, &c) : chunk_of_bounds(a, &p, &choice.min, &choice.max, &c);
+  enum chunk_lookup found = chunk_of_choice(a, &p, &choice, &c);
   if (found != LOOKUP_FOUND) {
     int32_t code = found == LOOKUP_NO_KEY ? ERR_NO_KEY : found == LOOKUP_BAD_BOUNDS ? ERR_BAD_BOUNDS : ERR_NO_CHUNK;
     return error_set(err, code, "%s", lookup_text(a, &p, found, &choice));

@@ -9,6 +9,7 @@
 #include "mongos/ddl.h"
 #include "mongos/forward.h"
 #include "mongos/routing_cache.h"
+#include "proto/reply.h"
 
 struct split_job {
   struct request *r;
@@ -35,8 +36,7 @@ static const char *wrong_arguments(const struct split_job *j) {
 static const char *choose(const struct split_job *j, struct arena *a, const struct placement *p,
                           struct chosen_chunk *out) {
   if (!j->has_middle) {
-    enum chunk_lookup found = j->choice.has_find ? chunk_of_query(a, p, &j->choice.find, out)
-                                                 : chunk_of_bounds(a, p, &j->choice.min, &j->choice.max, out);
+    enum chunk_lookup found = chunk_of_choice(a, p, &j->choice, out);
     return found == LOOKUP_FOUND ? NULL : lookup_text(a, p, found, &j->choice);
   }
   const struct shard_key *k = placement_key(p);
@@ -45,7 +45,7 @@ static const char *choose(const struct split_job *j, struct arena *a, const stru
     return arena_printf(a, "new split key %s is not valid for shard key pattern %s", text, doc_text(a, k->pattern));
   }
   chunk_of_key(a, p, &j->middle, out);
-  if (key_compare(shard_key_encode(k, a, &j->middle), shard_key_encode(k, a, out->min)) != 0) return NULL;
+  if (key_compare(bound_key(a, &j->middle), bound_key(a, out->min)) != 0) return NULL;
   return arena_printf(a, "new split key %s is a boundary key of existing chunk [%s,%s)", text, doc_text(a, out->min),
                       doc_text(a, out->max));
 }
@@ -98,10 +98,7 @@ static bool split_attempt(struct operation *op, struct router *rt, const struct 
   struct chosen_chunk c;
   const char *complaint = wrong_arguments(j);
   if (complaint == NULL) complaint = choose(j, op->arena, p, &c);
-  if (complaint != NULL) {
-    reply_errmsg(j->reply, complaint);
-    return true;
-  }
+  if (complaint != NULL) return reply_errmsg_only(j->reply, complaint);
   bson_t at;
   if (!j->has_middle && !median(j, op, p, &c, &at, err)) return false;
   if (!split_chunk(j, op, p, &c, j->has_middle ? &j->middle : &at, err)) return false;
@@ -142,10 +139,7 @@ static bool merge_attempt(struct operation *op, struct router *rt, const struct 
                           struct error *err) {
   struct merge_job *j = ctx;
   const char *complaint = wrong_bounds(j, op->arena, p);
-  if (complaint != NULL) {
-    reply_errmsg(j->reply, complaint);
-    return true;
-  }
+  if (complaint != NULL) return reply_errmsg_only(j->reply, complaint);
   struct chosen_chunk c;
   chunk_of_key(op->arena, p, &j->choice.min, &c);
   const struct collection_type *coll = &p->routing->collection;

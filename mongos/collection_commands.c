@@ -45,7 +45,7 @@ static bool run_create(struct request *r, bson_t *reply, struct error *err) {
 static bool run_drop(struct request *r, bson_t *reply, struct error *err) {
   static const char *const own[] = {"drop", "writeConcern", "lsid", "txnNumber", NULL};
   if (!request_needs_collection(r, err)) return false;
-  if (strcmp(r->db, "config") == 0 || strcmp(r->db, "admin") == 0) {
+  if (database_is_on_config(r->db)) {
     struct shard_call call = {.target = target_config(), .body = forward_body(r, NULL)};
     shard_call_run(r, r->op, &call, CALL_DDL);
     if (!call.ok) *err = call.err;

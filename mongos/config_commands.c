@@ -122,33 +122,8 @@ static bool run_list_shards(struct request *r, bson_t *reply, struct error *err)
   return true;
 }
 
-// Appends each "host:port" of "set/h1:p1,h2:p2" with its shard.
-static void append_hosts(struct arena *a, const char *connection_string, const char *shard, bson_t *hosts) {
-  const char *slash = strchr(connection_string, '/');
-  char *list = arena_strdup(a, slash != NULL ? slash + 1 : connection_string), *rest = NULL;
-  for (char *host = strtok_r(list, ",", &rest); host != NULL; host = strtok_r(NULL, ",", &rest)) {
-    bson_append_utf8(hosts, host, -1, shard, -1);
-  }
-}
-
 static bool run_get_shard_map(struct request *r, bson_t *reply, struct error *err) {
-  struct router *rt = router_of(r);
-  struct arena *a = r->op->arena;
-  struct shard_type *shards;
-  size_t n;
-  if (!shard_registry_all(r->op, rt->shards, true, &shards, &n, err)) return false;
-  const char *config = replica_set_string(rt->config);
-  bson_t *map = arena_bson(a), *hosts = arena_bson(a), *strings = arena_bson(a);
-  for (size_t i = 0; i <= n; i++) {
-    const char *name = i < n ? shards[i].name : "config", *host = i < n ? shards[i].host : config;
-    bson_append_utf8(map, name, -1, host, -1);
-    bson_append_utf8(strings, host, -1, name, -1);
-    append_hosts(a, host, name, hosts);
-  }
-  bson_append_document(reply, "map", -1, map);
-  bson_append_document(reply, "hosts", -1, hosts);
-  bson_append_document(reply, "connStrings", -1, strings);
-  return true;
+  return shard_registry_map(r->op, router_of(r)->shards, true, reply, err);
 }
 
 const struct command router_shard_commands[] = {

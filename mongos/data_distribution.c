@@ -52,7 +52,7 @@ static bool distribution_attempt(struct operation *op, struct router *rt, const 
   bson_t *body = arena_bson(op->arena), empty = BSON_INITIALIZER;
   bson_append_utf8(body, "aggregate", -1, strchr(p->ns, '.') + 1, -1);
   bson_append_document(body, "cursor", -1, &empty);
-  plan.split.shards = arena_bson_copy(op->arena, bson_get_data(stages), stages->len);
+  plan.split.shards = doc_copy(op->arena, stages);
   plan.split.merger = arena_bson(op->arena);
   bson_destroy(stages);
   struct shard_call *calls = shard_calls_new(op->arena, all_targets(op->arena, p, j), j->n_shards,

@@ -24,7 +24,7 @@ static bool run_enable_sharding(struct request *r, bson_t *reply, struct error *
 
 static bool run_drop_database(struct request *r, bson_t *reply, struct error *err) {
   struct router *rt = router_of(r);
-  if (strcmp(r->db, "config") == 0 || strcmp(r->db, "admin") == 0) {
+  if (database_is_on_config(r->db)) {
     return error_set(err, ERR_InvalidOptions, "Cannot drop '%s' database via mongos", r->db);
   }
   bson_t *body = arena_bson(r->op->arena);

@@ -142,7 +142,7 @@ static bool which(const char *name, enum explained *out) {
 static bool prepare(struct explain_job *j, struct error *err) {
   if (!find_filter(j, err)) return false;
   if (j->kind == EXPLAIN_FIND) return find_window_parse(&j->inner, &j->window, err);
-  bool on_config = strcmp(j->r->db, "config") == 0 || strcmp(j->r->db, "admin") == 0;
+  bool on_config = database_is_on_config(j->r->db);
   if (j->kind != EXPLAIN_AGGREGATE || on_config) return true;
   bson_t stages;
   if (!doc_doc(&j->inner, "pipeline", &stages)) {

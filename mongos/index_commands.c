@@ -57,7 +57,7 @@ static bool list_attempt(struct operation *op, struct router *rt, const struct p
   if (placement_sharded(p)) {
     const struct shard_key *k = placement_key(p);
     struct chunk first;
-    chunk_map_find(p->routing->chunks, shard_key_encode(k, op->arena, shard_key_global_min(k, op->arena)), &first);
+    chunk_map_find(p->routing->chunks, bound_key(op->arena, shard_key_global_min(k, op->arena)), &first);
     call.target = target_shard(p, first.shard);
   } else {
     struct target *targets;

@@ -82,7 +82,7 @@ static bool list_attempt(struct operation *op, struct router *rt, const struct p
   struct request *r = j->r;
   const char *ns = arena_printf(op->arena, "%s.$cmd.listCollections", p->db);
   if (p->kind == PLACE_NOWHERE) {
-    reply_empty_cursor(j->reply, ns);
+    reply_empty_cursor(j->reply, ns, false);
     return true;
   }
   struct shard_call call = {.body = forward_body(r, NULL)};

@@ -9,16 +9,11 @@
 #include "mongos/routing_cache.h"
 #include "mongos/shard_call.h"
 
-static const char *database_of(struct arena *a, const char *ns) {
-  const char *dot = strchr(ns, '.');
-  return dot != NULL ? arena_strndup(a, ns, (size_t)(dot - ns)) : ns;
-}
-
 static void release_routing(void *routing) {
   routing_unref(routing);
 }
 
-static bool on_config_servers(const char *db) {
+bool database_is_on_config(const char *db) {
   return strcmp(db, "config") == 0 || strcmp(db, "admin") == 0;
 }
 
@@ -33,7 +28,7 @@ static bool create_database(struct operation *op, struct router *rt, const char 
 bool placement_get_database(struct operation *op, struct router *rt, const char *db, bool create, struct placement *out,
                             struct error *err) {
   *out = (struct placement){.kind = PLACE_NOWHERE, .ns = db, .db = db};
-  if (on_config_servers(db)) {
+  if (database_is_on_config(db)) {
     out->kind = PLACE_CONFIG;
     return true;
   }
@@ -59,7 +54,7 @@ bool placement_get_database(struct operation *op, struct router *rt, const char 
 
 bool placement_get(struct operation *op, struct router *rt, const char *ns, bool create, struct placement *out,
                    struct error *err) {
-  if (!placement_get_database(op, rt, database_of(op->arena, ns), create, out, err)) return false;
+  if (!placement_get_database(op, rt, namespace_database(op->arena, ns), create, out, err)) return false;
   out->ns = ns;
   if (out->kind != PLACE_PRIMARY) return true;
   if (!routing_cache_get(op, rt->cache, ns, &out->routing, err)) return false;
@@ -198,13 +193,7 @@ struct gather_shards {
 
 static bool gather_shard(void *ctx, const char *shard) {
   struct gather_shards *g = ctx;
-  if (g->n == g->cap) {
-    size_t cap = g->cap == 0 ? 8 : g->cap * 2;
-    struct target *more = arena_alloc(g->arena, cap * sizeof *more);
-    if (g->n > 0) memcpy(more, g->targets, g->n * sizeof *more);
-    g->targets = more;
-    g->cap = cap;
-  }
+  g->targets = arena_grow(g->arena, g->targets, g->n, &g->cap, sizeof *g->targets);
   g->targets[g->n++] = target_shard(g->p, shard);
   return true;
 }

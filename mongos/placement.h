@@ -30,6 +30,9 @@ struct target {
 
 enum { STALE_RETRIES = 10 };
 
+// config and admin live on the config servers, which take what concerns them as it is.
+bool database_is_on_config(const char *db);
+
 // From the cache, refreshed where it is marked. create: make the database when it does not exist.
 // err: InvalidNamespace for the database `local`, which every daemon has its own of.
 bool placement_get(struct operation *op, struct router *rt, const char *ns, bool create, struct placement *out,

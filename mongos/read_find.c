@@ -52,10 +52,11 @@ bson_t *find_for_shards(struct arena *a, const bson_t *body, const struct find_w
   return to;
 }
 
-void reply_empty_cursor(bson_t *reply, const char *ns) {
+void reply_empty_cursor(bson_t *reply, const char *ns, bool partial) {
   bson_t cursor, batch = BSON_INITIALIZER;
   bson_append_document_begin(reply, "cursor", -1, &cursor);
   bson_append_array(&cursor, "firstBatch", -1, &batch);
+  if (partial) bson_append_bool(&cursor, "partialResultsReturned", -1, true);
   bson_append_int64(&cursor, "id", -1, 0);
   bson_append_utf8(&cursor, "ns", -1, ns, -1);
   bson_append_document_end(reply, &cursor);
@@ -75,23 +76,13 @@ static bool allows_partial(const struct find_job *j) {
   return doc_bool(j->r->body, "allowPartialResults", false);
 }
 
-static void reply_nothing_partial(bson_t *reply, const char *ns) {
-  bson_t cursor, batch = BSON_INITIALIZER;
-  bson_append_document_begin(reply, "cursor", -1, &cursor);
-  bson_append_array(&cursor, "firstBatch", -1, &batch);
-  bson_append_bool(&cursor, "partialResultsReturned", -1, true);
-  bson_append_int64(&cursor, "id", -1, 0);
-  bson_append_utf8(&cursor, "ns", -1, ns, -1);
-  bson_append_document_end(reply, &cursor);
-}
-
 static bool find_one(struct find_job *j, struct operation *op, struct router *rt, const struct placement *p,
                      const struct target *target, struct error *err) {
   bool partial = allows_partial(j);
   struct shard_call call = {.target = *target, .body = forward_body(j->r, partial_field)};
   shard_call_run(j->r, op, &call, partial ? CALL_PARTIAL_READ : CALL_READ);
   if (!call.ok && partial && call_error_is_absence(&call.err)) {
-    reply_nothing_partial(j->reply, p->ns);
+    reply_empty_cursor(j->reply, p->ns, true);
     return true;
   }
   if (!shard_calls_ok(rt, p, &call, 1, err)) return false;
@@ -104,7 +95,7 @@ static bool set_up_merge(struct find_job *j, struct router_cursor *c, struct err
   cursor_set_window(c, w->skip, w->limit);
   if (doc_bool(j->r->body, "noCursorTimeout", false)) cursor_set_no_timeout(c);
   if (!w->has_sort) return true;
-  const bson_t *pattern = arena_bson_copy(a, bson_get_data(&w->sort), w->sort.len);
+  const bson_t *pattern = doc_copy(a, &w->sort);
   const struct sort *sort = sort_parse(a, pattern, err);
   if (sort == NULL) return false;
   cursor_set_sort(c, sort, w->has_projection);
@@ -156,7 +147,7 @@ static bool find_attempt(struct operation *op, struct router *rt, const struct p
   if (p->kind == PLACE_NOWHERE) {
     if (!body_filter_check(j->r, &j->filter, err)) return false;
     if (j->window.has_sort && sort_parse(op->arena, &j->window.sort, err) == NULL) return false;
-    reply_empty_cursor(j->reply, p->ns);
+    reply_empty_cursor(j->reply, p->ns, false);
     return true;
   }
   struct filter_spec f = {.filter = &j->filter, .options = j->r->body, .command = j->r->body};

@@ -18,7 +18,8 @@ bool find_window_parse(const bson_t *body, struct find_window *out, struct error
 // The find for each of several shards: skip is left to the router, limit becomes limit + skip.
 bson_t *find_for_shards(struct arena *a, const bson_t *body, const struct find_window *w);
 
-// Appends cursor {firstBatch: [], id: 0, ns}: what reading from what does not exist gives.
-void reply_empty_cursor(bson_t *reply, const char *ns);
+// Appends cursor {firstBatch: [], id: 0, ns}: what reading from what does not exist gives. partial: from shards that
+// are not there, which the cursor says.
+void reply_empty_cursor(bson_t *reply, const char *ns, bool partial);
 
 #endif

@@ -20,10 +20,10 @@ struct router_cursor *cursor_new(struct router *rt, const struct request *r, con
   if (r->has_lsid) {
     c->has_lsid = true;
     memcpy(c->lsid, r->lsid, sizeof c->lsid);
-    c->session.lsid = arena_bson_copy(a, bson_get_data(&r->lsid_doc), r->lsid_doc.len);
+    c->session.lsid = doc_copy(a, &r->lsid_doc);
   }
   if (r->has_read_preference && r->read_mode != READ_PRIMARY) {
-    c->session.read_preference = arena_bson_copy(a, bson_get_data(&r->read_preference), r->read_preference.len);
+    c->session.read_preference = doc_copy(a, &r->read_preference);
   }
   return c;
 }
@@ -33,13 +33,7 @@ struct arena *cursor_arena(struct router_cursor *c) {
 }
 
 static struct shard_stream *new_stream(struct router_cursor *c) {
-  if (c->n_streams == c->cap_streams) {
-    size_t cap = c->cap_streams == 0 ? 4 : c->cap_streams * 2;
-    struct shard_stream **more = arena_alloc(c->arena, cap * sizeof *more);
-    if (c->n_streams > 0) memcpy(more, c->streams, c->n_streams * sizeof *more);
-    c->streams = more;
-    c->cap_streams = cap;
-  }
+  c->streams = arena_grow(c->arena, c->streams, c->n_streams, &c->cap_streams, sizeof *c->streams);
   struct shard_stream *s = arena_zalloc(c->arena, sizeof *s); // in one place for ever: views point into it
   s->number = c->n_streams;
   c->streams[c->n_streams++] = s;

@@ -58,7 +58,6 @@ enum cursor_kill cursor_kill(struct router *rt, int64_t id);
 
 struct router_cursors *router_cursors_new(struct router *rt); // starts the reaper
 void router_cursors_free(struct router_cursors *all);
-void router_cursors_kill_all(struct router_cursors *all);
 // Of sessions that ended or were killed; lsid NULL = all of them.
 void router_cursors_kill_session(struct router_cursors *all, const uint8_t lsid[16]);
 void router_cursors_status(const struct router_cursors *all, bson_t *out); // metrics.cursor

@@ -208,11 +208,6 @@ static void look_for_idle(struct router_cursors *all) {
   all->timed_out += x.n;
 }
 
-void router_cursors_kill_all(struct router_cursors *all) {
-  struct choice x = {.rt = all->rt};
-  map_each(all->by_id, kill_chosen, &x);
-}
-
 void router_cursors_kill_session(struct router_cursors *all, const uint8_t lsid[16]) {
   struct choice x = {.rt = all->rt, .session_only = lsid != NULL};
   if (lsid != NULL) memcpy(x.lsid, lsid, sizeof x.lsid);

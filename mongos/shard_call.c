@@ -8,8 +8,6 @@
 #include "mongos/rw_defaults.h"
 #include "proto/reply.h"
 
-enum { CONFIG_WTIMEOUT_MS = 60000 };
-
 static const char *shard_name(const char *shard) {
   return shard != NULL ? shard : "config";
 }
@@ -105,7 +103,7 @@ void shard_call_run(struct request *r, struct operation *op, struct shard_call *
   if (call->reply != NULL) note_operation_time(r, call->reply);
   if (op->arena == keep) return;
   // A parallel branch's memory ends with it.
-  if (call->reply != NULL) call->reply = arena_bson_copy(keep, bson_get_data(call->reply), call->reply->len);
+  if (call->reply != NULL) call->reply = doc_copy(keep, call->reply);
   if (call->host != NULL) call->host = arena_strdup(keep, call->host);
 }
 
@@ -156,19 +154,9 @@ bool shard_calls_ok(struct router *rt, const struct placement *p, const struct s
   return false;
 }
 
-void append_majority(bson_t *body) {
-  bson_t concern;
-  bson_append_document_begin(body, "writeConcern", -1, &concern);
-  bson_append_utf8(&concern, "w", -1, "majority", -1);
-  bson_append_int32(&concern, "wtimeout", -1, CONFIG_WTIMEOUT_MS);
-  bson_append_document_end(body, &concern);
-}
-
 bool config_call(struct operation *op, struct router *rt, const char *db, const bson_t *body, bool idempotent,
                  const bson_t **reply, struct error *err) {
-  struct remote_command cmd = {.db = db, .body = body};
-  const char *host;
-  if (replica_set_call(op, rt->config, READ_PRIMARY, NULL, idempotent, &cmd, reply, &host, err)) return true;
+  if (replica_set_call_primary(op, rt->config, db, body, 0, idempotent, reply, err)) return true;
   if (err->code == ERR_FailedToSatisfyReadPreference) {
     struct error cause = *err;
     error_set(err, ERR_HostUnreachable, "the config servers have no primary :: caused by :: %s", cause.message);

@@ -43,7 +43,6 @@ bool config_call(struct operation *op, struct router *rt, const char *db, const 
                  const bson_t **reply, struct error *err);
 // The same, forwarding the outcome to a client: the reply's fields are appended to *out.
 bool config_forward(struct request *r, const char *db, const bson_t *body, bson_t *out, struct error *err);
-void append_majority(bson_t *body); // writeConcern: {w: "majority", wtimeout: 60000}
 
 // An error as a client may see it: a shard without a primary, a lost connection or a member that is going away is code
 // 6 HostUnreachable, for a router itself is never "not primary" (reference/clients.md section 9).

@@ -34,8 +34,9 @@ static const char *const summed[] = {"count", "size", "storageSize", "totalIndex
 enum { N_SUMMED = 5, SUM_COUNT = 0, SUM_SIZE = 1 };
 
 static bool is_merged(const char *field) {
-  static const char *const other[] = {"ns",      "avgObjSize", "indexSizes", "maxSize", "nindexes",      "scaleFactor",
-                                      "nchunks", "sharded",    "ok",         "primary", "numOrphanDocs", NULL};
+  static const char *const other[] = {
+      "ns",      "avgObjSize", "indexSizes", "maxSize",       "nindexes",      "scaleFactor", "nchunks",
+      "sharded", "ok",         "primary",    "numOrphanDocs", "numRangeFiles", NULL};
   if (field[0] == '$' || strcmp(field, "operationTime") == 0) return true;
   for (int i = 0; i < N_SUMMED; i++) {
     if (strcmp(field, summed[i]) == 0) return true;
@@ -164,7 +165,7 @@ static bool run_db_stats(struct request *r, bson_t *reply, struct error *err) {
   size_t n;
   int64_t scale;
   if (!read_scale(r, &scale, err)) return false;
-  if (strcmp(r->db, "config") == 0 || strcmp(r->db, "admin") == 0) {
+  if (database_is_on_config(r->db)) {
     return config_forward(r, r->db, forward_body(r, NULL), reply, err);
   }
   if (!shard_registry_all(r->op, rt->shards, false, &shards, &n, err)) return false;

@@ -61,13 +61,7 @@ static bool fits(const struct batch *b, struct batch_round *round, const struct 
 }
 
 static struct batch_child *add_child(struct batch_round *round, struct arena *a, const struct target *t) {
-  if (round->n == round->cap) {
-    size_t cap = round->cap == 0 ? 4 : round->cap * 2;
-    struct batch_child *more = arena_alloc(a, cap * sizeof *more);
-    if (round->n > 0) memcpy(more, round->children, round->n * sizeof *more);
-    round->children = more;
-    round->cap = cap;
-  }
+  round->children = arena_grow(a, round->children, round->n, &round->cap, sizeof *round->children);
   struct batch_child *c = &round->children[round->n++];
   *c = (struct batch_child){.target = *t};
   return c;
@@ -76,13 +70,7 @@ static struct batch_child *add_child(struct batch_round *round, struct arena *a,
 static void put(struct batch *b, struct arena *a, struct batch_round *round, const struct target *t, size_t op) {
   struct batch_child *c = child_for(round, t);
   if (c == NULL) c = add_child(round, a, t);
-  if (c->n == c->cap) {
-    size_t cap = c->cap == 0 ? 8 : c->cap * 2;
-    size_t *more = arena_alloc(a, cap * sizeof *more);
-    if (c->n > 0) memcpy(more, c->ops, c->n * sizeof *more);
-    c->ops = more;
-    c->cap = cap;
-  }
+  c->ops = arena_grow(a, c->ops, c->n, &c->cap, sizeof *c->ops);
   c->ops[c->n++] = op;
   c->bytes += cost(b, op);
   b->ops[op].awaiting++;

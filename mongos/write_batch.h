@@ -1,8 +1,7 @@
 // Which statements of a client's batch go to which shard, round by round (reference/sharding.md 7.1).
 //
 //   ordered     statements are taken while they go to the same single shard; one for another shard ends the round, one
-//   for
-//               several shards is a round of its own, to all of them at once
+//               for several shards is a round of its own, to all of them at once
 //   unordered   every statement that is left is routed; a child for each shard, all sent at once
 //   both        a child holds 100,000 statements and 16 MiB at most; a shard gets one version a round
 //

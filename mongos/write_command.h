@@ -64,6 +64,10 @@ void write_result_upserted(struct write_result *x, size_t index, const bson_valu
 void write_result_error(struct write_result *x, size_t index, const struct error *err);
 // Adds a child's successful reply; ops gives the client's number of each of its statements, stmt_ids likewise.
 void write_result_add(struct write_result *x, const bson_t *reply, const size_t *ops, size_t n_ops, const char *shard);
+// writeConcernError of the children, if any.
+void write_result_append_concern_error(const struct write_result *x, bson_t *reply);
+// Takes over the write concern errors of another result in the same arena.
+void write_result_take_concern_errors(struct write_result *x, const struct write_result *from);
 // The fields of the client's reply, in their order (sharding.md 7.2), without ok.
 void write_result_append(struct write_result *x, enum write_kind kind, bool ordered, bson_t *reply);
 

@@ -22,10 +22,6 @@ bool forward_write_to_config(struct request *r, bson_t *reply, struct error *err
   return true;
 }
 
-bool database_is_on_config(const char *db) {
-  return strcmp(db, "config") == 0 || strcmp(db, "admin") == 0;
-}
-
 static bool run_write(struct request *r, enum write_kind kind, bson_t *reply, struct error *err) {
   struct write_command w;
   struct write_result result;

@@ -7,8 +7,6 @@
 bool run_find_and_modify(struct request *r, bson_t *reply, struct error *err);
 bool run_bulk_write(struct request *r, bson_t *reply, struct error *err);
 
-// config and admin live on the config servers, which take writes to them as they are.
-bool database_is_on_config(const char *db);
 bool forward_write_to_config(struct request *r, bson_t *reply, struct error *err);
 
 #endif

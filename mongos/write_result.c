@@ -14,17 +14,8 @@ void write_result_init(struct write_result *x, struct arena *a) {
   *x = (struct write_result){.arena = a};
 }
 
-// Room for one more element of an array in the result's arena.
-static void *grow(struct write_result *x, void *array, size_t n, size_t *cap, size_t size) {
-  if (n < *cap) return array;
-  *cap = *cap == 0 ? 4 : *cap * 2;
-  void *more = arena_alloc(x->arena, *cap * size);
-  if (n > 0) memcpy(more, array, n * size);
-  return more;
-}
-
 void write_result_upserted(struct write_result *x, size_t index, const bson_value_t *id) {
-  x->upserted = grow(x, x->upserted, x->n_upserted, &x->cap_upserted, sizeof *x->upserted);
+  x->upserted = arena_grow(x->arena, x->upserted, x->n_upserted, &x->cap_upserted, sizeof *x->upserted);
   x->upserted[x->n_upserted].index = index;
   x->upserted[x->n_upserted++].id = value_copy(x->arena, id);
 }
@@ -46,7 +37,7 @@ void write_result_error(struct write_result *x, size_t index, const struct error
               err->message);
     return;
   }
-  x->errors = grow(x, x->errors, x->n_errors, &x->cap_errors, sizeof *x->errors);
+  x->errors = arena_grow(x->arena, x->errors, x->n_errors, &x->cap_errors, sizeof *x->errors);
   x->errors[x->n_errors].index = index;
   error_copy(&x->errors[x->n_errors++].error, err, x->arena);
   map_put(x->error_places, &index, sizeof index, (void *)(uintptr_t)x->n_errors);
@@ -70,11 +61,11 @@ static void add_concern_error(struct write_result *x, const bson_t *reply, const
   bson_t doc;
   if (!doc_doc(reply, "writeConcernError", &doc)) return;
   x->concern_errors =
-      grow(x, x->concern_errors, x->n_concern_errors, &x->cap_concern_errors, sizeof *x->concern_errors);
+      arena_grow(x->arena, x->concern_errors, x->n_concern_errors, &x->cap_concern_errors, sizeof *x->concern_errors);
   x->concern_errors[x->n_concern_errors++] =
       (struct write_concern_error){.shard = arena_strdup(x->arena, shard),
                                    .code = (int32_t)doc_i64(&doc, "code", ERR_WriteConcernFailed),
-                                   .doc = arena_bson_copy(x->arena, bson_get_data(&doc), doc.len)};
+                                   .doc = doc_copy(x->arena, &doc)};
 }
 
 void write_result_add(struct write_result *x, const bson_t *reply, const size_t *ops, size_t n_ops, const char *shard) {
@@ -86,8 +77,16 @@ void write_result_add(struct write_result *x, const bson_t *reply, const size_t 
   add_concern_error(x, reply, shard != NULL ? shard : "config");
   if (!doc_doc(reply, "retriedStmtIds", &retried) || !bson_iter_init(&it, &retried)) return;
   while (bson_iter_next(&it)) {
-    x->retried = grow(x, x->retried, x->n_retried, &x->cap_retried, sizeof *x->retried);
+    x->retried = arena_grow(x->arena, x->retried, x->n_retried, &x->cap_retried, sizeof *x->retried);
     x->retried[x->n_retried++] = (int32_t)iter_i64(&it);
+  }
+}
+
+void write_result_take_concern_errors(struct write_result *x, const struct write_result *from) {
+  for (size_t i = 0; i < from->n_concern_errors; i++) {
+    x->concern_errors =
+        arena_grow(x->arena, x->concern_errors, x->n_concern_errors, &x->cap_concern_errors, sizeof *x->concern_errors);
+    x->concern_errors[x->n_concern_errors++] = from->concern_errors[i];
   }
 }
 
@@ -134,7 +133,7 @@ static void append_errors(struct write_result *x, bool ordered, bson_t *reply) {
   bson_append_array_end(reply, &array);
 }
 
-static void append_concern_error(const struct write_result *x, bson_t *reply) {
+void write_result_append_concern_error(const struct write_result *x, bson_t *reply) {
   if (x->n_concern_errors == 0) return;
   const struct write_concern_error *first = &x->concern_errors[0];
   int32_t code = x->n_concern_errors == 1 ? first->code : ERR_WriteConcernFailed;
@@ -174,6 +173,6 @@ void write_result_append(struct write_result *x, enum write_kind kind, bool orde
   doc_append_num(reply, "n", x->n);
   append_upserted(x, reply);
   append_errors(x, ordered, reply);
-  append_concern_error(x, reply);
+  write_result_append_concern_error(x, reply);
   append_retried(x, reply);
 }

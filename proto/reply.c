@@ -28,6 +28,12 @@ void reply_error(bson_t *reply, const struct error *err) {
   append_extra(reply, err->extra);
 }
 
+bool reply_errmsg_only(bson_t *reply, const char *text) {
+  BSON_APPEND_DOUBLE(reply, "ok", 0.0);
+  BSON_APPEND_UTF8(reply, "errmsg", text);
+  return true;
+}
+
 static bool is_gossip(const char *name) {
   static const char *const names[] = {"ok",           "errmsg",        "code",        "codeName",
                                       "$clusterTime", "operationTime", "$configTime", "$topologyTime"};

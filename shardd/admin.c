@@ -112,12 +112,18 @@ static bool get_database_version(struct request *r, bson_t *reply, struct error 
 
 // --- caches ---
 
+// "db.coll" or "db".
+static void forget(struct shard *sh, const char *name) {
+  if (strchr(name, '.'))
+    metadata_invalidate(sh->metadata, name);
+  else
+    metadata_invalidate_database(sh->metadata, name);
+}
+
 static bool flush_router_config(struct request *r, bson_t *reply, struct error *err) {
   struct shard *sh = shard_of(r);
-  if (r->coll && strchr(r->coll, '.'))
-    metadata_invalidate(sh->metadata, r->coll);
-  else if (r->coll)
-    metadata_invalidate_database(sh->metadata, r->coll);
+  if (r->coll)
+    forget(sh, r->coll);
   else
     metadata_invalidate_everything(sh->metadata);
   BSON_APPEND_BOOL(reply, "flushed", true);
@@ -141,12 +147,8 @@ static bool flush_database(struct request *r, bson_t *reply, struct error *err) 
 }
 
 static bool invalidate(struct request *r, bson_t *reply, struct error *err) {
-  struct shard *sh = shard_of(r);
   if (!r->coll) return error_set(err, ERR_InvalidNamespace, "Invalid namespace specified");
-  if (strchr(r->coll, '.'))
-    metadata_invalidate(sh->metadata, r->coll);
-  else
-    metadata_invalidate_database(sh->metadata, r->coll);
+  forget(shard_of(r), r->coll);
   return true;
 }
 
@@ -160,35 +162,10 @@ static bool cleanup_orphaned(struct request *r, bson_t *reply, struct error *err
   return true;
 }
 
-static void append_hosts(struct arena *a, const char *id, const char *connection_string, bson_t *hosts) {
-  const char *name;
-  const char **list;
-  size_t n;
-  if (!replica_set_parse(a, connection_string, &name, &list, &n, NULL)) return;
-  for (size_t i = 0; i < n; i++) bson_append_utf8(hosts, list[i], -1, id, -1);
-}
-
 static bool get_shard_map(struct request *r, bson_t *reply, struct error *err) {
-  struct shard *sh = shard_of(r);
+  const struct shard *sh = shard_of(r);
   if (!shard_enabled(sh)) return error_set(err, ERR_ShardingStateNotInitialized, "Sharding is not enabled");
-  struct arena *a = r->op->arena;
-  struct shard_type *shards;
-  size_t n;
-  if (!shard_registry_all(r->op, sh->shards, false, &shards, &n, err)) return false;
-  bson_t *map = arena_bson(a), *hosts = arena_bson(a), *strings = arena_bson(a);
-  for (size_t i = 0; i < n; i++) {
-    bson_append_utf8(map, shards[i].name, -1, shards[i].host, -1);
-    bson_append_utf8(strings, shards[i].host, -1, shards[i].name, -1);
-    append_hosts(a, shards[i].name, shards[i].host, hosts);
-  }
-  const char *config = replica_set_string(sh->config);
-  BSON_APPEND_UTF8(map, "config", config);
-  bson_append_utf8(strings, config, -1, "config", -1);
-  append_hosts(a, "config", config, hosts);
-  BSON_APPEND_DOCUMENT(reply, "map", map);
-  BSON_APPEND_DOCUMENT(reply, "hosts", hosts);
-  BSON_APPEND_DOCUMENT(reply, "connStrings", strings);
-  return true;
+  return shard_registry_map(r->op, sh->shards, false, reply, err);
 }
 
 const struct command shardd_admin_commands[] = {

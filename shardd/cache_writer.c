@@ -58,13 +58,7 @@ static bool add_newer(void *ctx, const struct chunk *c) {
   struct rows *l = ctx;
   uint64_t lastmod = (uint64_t)c->major << 32 | c->minor;
   if (lastmod <= l->since) return true;
-  if (l->n == l->cap) {
-    size_t cap = l->cap ? l->cap * 2 : 16;
-    struct row *grown = arena_alloc(l->a, cap * sizeof *grown);
-    if (l->n) memcpy(grown, l->rows, l->n * sizeof *grown);
-    l->rows = grown;
-    l->cap = cap;
-  }
+  l->rows = arena_grow(l->a, l->rows, l->n, &l->cap, sizeof *l->rows);
   struct row *row = &l->rows[l->n++];
   *row = (struct row){.shard = arena_strdup(l->a, c->shard), .lastmod = lastmod};
   chunk_docs(l->map, l->a, c, &row->min, &row->max);

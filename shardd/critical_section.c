@@ -22,6 +22,15 @@ static void raise_section(struct critical_section *s, const char *owner, const c
   s->unknown_since_ms = 0;
 }
 
+void section_end(struct critical_section *s) {
+  free(s->owner);
+  free(s->reason);
+  s->owner = s->reason = NULL;
+  s->reads = false;
+  s->unknown_since_ms = 0;
+  event_signal(&s->changed);
+}
+
 // Everything evaluated under the namespace's lock before this call is applied when it returns.
 static bool drain(struct operation *op, struct shard *sh, const char *ns, struct error *err) {
   struct write *w = write_begin(op, sh->node.repl);
@@ -38,12 +47,13 @@ bool section_enter(struct operation *op, struct shard *sh, const char *ns, const
   bool ok = true;
   while (ok && n->section.owner && !owned_by(&n->section, owner)) ok = event_wait(op, &n->section.changed, err);
   if (ok) {
-    if (n->section.owner)
+    bool held = n->section.owner; // by an earlier call, which still counts when this one is interrupted
+    if (held)
       n->section.reads |= reads;
     else
       raise_section(&n->section, owner, reason, reads); // invariant: the flag before the drain
     ok = drain(op, sh, ns, err);
-    if (!ok) section_leave(sh, ns, owner);
+    if (!ok && !held) section_leave(sh, ns, owner);
   }
   metadata_unpin(n);
   return ok;
@@ -61,13 +71,7 @@ void section_restore(struct shard *sh, const char *ns, const char *owner, const 
 
 void section_leave(struct shard *sh, const char *ns, const char *owner) {
   struct ns_metadata *n = metadata_find_ns(sh->metadata, ns);
-  if (!n || !owned_by(&n->section, owner)) return;
-  free(n->section.owner);
-  free(n->section.reason);
-  n->section.owner = n->section.reason = NULL;
-  n->section.reads = false;
-  n->section.unknown_since_ms = 0;
-  event_signal(&n->section.changed);
+  if (n && owned_by(&n->section, owner)) section_end(&n->section);
 }
 
 void section_outcome_unknown(struct shard *sh, const char *ns, const char *owner, bool unknown) {

@@ -20,8 +20,9 @@ bool section_enter(struct operation *op, struct shard *sh, const char *ns, const
                    bool reads, struct error *err);
 void section_block_reads(struct shard *sh, const char *ns, const char *owner);
 void section_restore(struct shard *sh, const char *ns, const char *owner, const char *reason, bool reads);
-void section_leave(struct shard *sh, const char *ns,
-                   const char *owner); // wakes all who wait; nothing when not held by owner
+// Wakes all who wait; nothing when it is not held by owner.
+void section_leave(struct shard *sh, const char *ns, const char *owner);
+void section_end(struct critical_section *s); // whoever owns it; wakes all who wait
 void section_outcome_unknown(struct shard *sh, const char *ns, const char *owner, bool unknown);
 
 // Whether the section holds up this kind of operation now.

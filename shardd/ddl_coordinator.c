@@ -1,5 +1,4 @@
 // Locks, documents and calls of DDL operations; taking them up again.
-#include "shardd/background.h"
 #include "shardd/ddl_coordinator.h"
 
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "shardd/background.h"
 #include "shardd/migrations.h"
 #include "shardd/peer.h"
 
@@ -33,10 +33,6 @@ void ddl_locks_free(struct ddl_locks *l) {
   if (!l) return;
   map_free(l->databases, free);
   free(l);
-}
-
-const char *ns_database(struct arena *a, const char *ns) {
-  return arena_strndup(a, ns, strcspn(ns, "."));
 }
 
 const char *ddl_owner(struct arena *a, const char *type, const uint8_t uuid[16]) {
@@ -132,7 +128,7 @@ static bool finish_earlier(struct operation *op, struct shard *sh, const char *n
 }
 
 bool ddl_enter(struct operation *op, struct shard *sh, const char *ns, struct error *err) {
-  const char *db = ns_database(op->arena, ns);
+  const char *db = namespace_database(op->arena, ns);
   if (!lock_database(op, sh->ddl_locks, db, err)) return false;
   if (migrations_hold(op, sh->migrations, ns, true, err)) {
     if (finish_earlier(op, sh, ns, err)) return true;
@@ -145,7 +141,7 @@ bool ddl_enter(struct operation *op, struct shard *sh, const char *ns, struct er
 void ddl_leave(struct shard *sh, const char *ns) {
   struct arena *a __attribute__((cleanup(arena_cleanup))) = arena_new();
   migrations_release(sh->migrations, ns);
-  unlock_database(sh->ddl_locks, ns_database(a, ns));
+  unlock_database(sh->ddl_locks, namespace_database(a, ns));
 }
 
 // --- taking up ---

@@ -46,7 +46,6 @@ bool ddl_block(struct operation *op, struct shard *sh, const struct shard_list *
 
 // "dropCollection/<uuid>": who holds a section.
 const char *ddl_owner(struct arena *a, const char *type, const uint8_t uuid[16]);
-const char *ns_database(struct arena *a, const char *ns);
 
 // How each kind of operation goes on from its document (ddl_create.c, ddl_drop.c...). err: not now; it is tried again.
 bool ddl_resume_create(struct operation *op, struct shard *sh, const char *ns, const bson_t *doc, struct error *err);

@@ -9,9 +9,9 @@
 //   6 metadata refreshed; {both documents removed}; the section ends.
 #include <string.h>
 
-#include "common/bson/compare.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/bson/compare.h"
 #include "common/bson/doc.h"
 #include "common/sharding/initial_chunks.h"
 #include "shardd/bson_array.h"
@@ -98,11 +98,7 @@ static bool tell_config(struct operation *op, struct shard *sh, const char *ns, 
 }
 
 static bool end_section(struct operation *op, struct shard *sh, const char *ns, const char *owner, struct error *err) {
-  struct error why = {0};
-  metadata_invalidate(sh->metadata, ns);
-  if (!metadata_refresh(op, sh->metadata, ns, &why))
-    log_warn("SHARDING", "Metadata could not be refreshed after a collection was created", "namespace:s error:e", ns,
-             &why);
+  metadata_renew(op, sh->metadata, ns, "a collection was created");
   struct write *w = write_begin(op, sh->node.repl);
   bson_value_t section = value_str(ns), id;
   bson_t *doc = ddl_document(op->arena, ns, TYPE);
@@ -139,16 +135,15 @@ static bool go_forward(struct operation *op, struct shard *sh, const char *ns, c
   if (!doc_uuid(doc, "uuid", uuid) || !doc_doc(doc, "shardKey", &key)) return true;
   const char *owner = ddl_owner(op->arena, TYPE, uuid);
   const struct collection *c = store_collection_by_uuid(sh->node.store, uuid);
-  bool done =
-      c && create_on_others(op, sh, ns, doc, c, err) &&
-      local_collection_set_shard_key(op, sh, ns, uuid, arena_bson_copy(op->arena, bson_get_data(&key), key.len), err) &&
-      tell_config(op, sh, ns, doc, uuid, version, err);
+  bool done = c && create_on_others(op, sh, ns, doc, c, err) &&
+              local_collection_set_shard_key(op, sh, ns, uuid, doc_copy(op->arena, &key), err) &&
+              tell_config(op, sh, ns, doc, uuid, version, err);
   if (done) return end_section(op, sh, ns, owner, err);
   if (!c) error_set(err, ERR_NamespaceNotFound, "Collection %s is gone", ns);
   if (!refused(err)) return false;
+  // What cannot be taken back now is the error then, lest a resumption believe that the operation is over.
   struct error why = {0};
-  if (c && !take_back(op, sh, ns, doc, uuid, &why)) return false;
-  end_section(op, sh, ns, owner, &why);
+  if ((c && !take_back(op, sh, ns, doc, uuid, &why)) || !end_section(op, sh, ns, owner, &why)) *err = why;
   return false;
 }
 
@@ -193,7 +188,7 @@ static void log_start(struct operation *op, struct shard *sh, const struct shard
   bson_t *details = arena_bson(op->arena);
   BSON_APPEND_DOCUMENT(details, "shardKey", x->key.pattern);
   BSON_APPEND_UTF8(details, "collection", x->ns);
-  BSON_APPEND_UTF8(details, "primary", arena_printf(op->arena, "%s", sh->name));
+  BSON_APPEND_UTF8(details, "primary", sh->name);
   log_change(op, sh, "shardCollection.start", x->ns, details);
 }
 

@@ -7,13 +7,13 @@
 //   4 every shard drops what it has of it (orphans, too)
 //   5 its shards let requests in again: they find nothing
 //   6 {coordinator document removed}
-#include "shardd/change_log.h"
 #include "shardd/ddl_drop.h"
 
 #include <string.h>
 
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "shardd/change_log.h"
 #include "shardd/peer.h"
 #include "shardd/version_check.h"
 

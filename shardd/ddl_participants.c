@@ -31,12 +31,8 @@ static bool block(struct operation *op, struct shard *sh, const char *ns, const 
 
 // Metadata of after the change before anyone is let in again; where it cannot be had now, who comes next gets it.
 static bool unblock(struct operation *op, struct shard *sh, const char *ns, const char *owner, struct error *err) {
-  struct error why = {0};
   bson_value_t id = value_str(ns);
-  metadata_invalidate(sh->metadata, ns);
-  if (!metadata_refresh(op, sh->metadata, ns, &why))
-    log_warn("SHARDING", "Metadata could not be refreshed at the end of a critical section", "namespace:s error:e", ns,
-             &why);
+  metadata_renew(op, sh->metadata, ns, "a change of the collection");
   if (!local_delete_now(op, &sh->node, SECTIONS_NS, &id, err)) return false;
   section_leave(sh, ns, owner);
   return true;

@@ -76,7 +76,7 @@ static bool rename_untracked(struct operation *op, struct shard *sh, const char 
 // Both names must be of databases that this shard leads, or the collection's data could not stay where it is.
 static bool check_databases(struct operation *op, struct shard *sh, const char *from, const char *to, bool tracked,
                             struct error *err) {
-  const char *a = ns_database(op->arena, from), *b = ns_database(op->arena, to);
+  const char *a = namespace_database(op->arena, from), *b = namespace_database(op->arena, to);
   struct database_type t;
   bool exists;
   if (!strcmp(a, b)) return true;

@@ -13,16 +13,17 @@ struct failpoint {
   struct event changed;
 };
 
-// The steps at whose end a migration can be held, as MongoDB names them.
+// The steps at whose end a migration can be held, as MongoDB names them; and those of merging range files.
 static const char *const names[] = {
-    "moveChunkHangAtStep1",     "moveChunkHangAtStep2",
-    "moveChunkHangAtStep3",     "moveChunkHangAtStep4",
-    "moveChunkHangAtStep5",     "moveChunkHangAtStep6",
-    "migrateThreadHangAtStep1", "migrateThreadHangAtStep2",
-    "migrateThreadHangAtStep3", "migrateThreadHangAtStep4",
-    "migrateThreadHangAtStep5", "migrateThreadHangAtStep6",
-    "migrateThreadHangAtStep7", "hangBeforeLeavingCriticalSection",
-    "suspendRangeDeletion",
+    "moveChunkHangAtStep1",         "moveChunkHangAtStep2",
+    "moveChunkHangAtStep3",         "moveChunkHangAtStep4",
+    "moveChunkHangAtStep5",         "moveChunkHangAtStep6",
+    "migrateThreadHangAtStep1",     "migrateThreadHangAtStep2",
+    "migrateThreadHangAtStep3",     "migrateThreadHangAtStep4",
+    "migrateThreadHangAtStep5",     "migrateThreadHangAtStep6",
+    "migrateThreadHangAtStep7",     "hangBeforeLeavingCriticalSection",
+    "suspendRangeDeletion",         "suspendRangeFileMerge",
+    "hangRangeFileMergeBeforeCopy", "hangRangeFileMergeAfterCopy",
 };
 
 enum { POINTS = sizeof names / sizeof *names };

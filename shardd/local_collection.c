@@ -9,7 +9,7 @@
 
 static const bson_t *child_or_empty(struct arena *a, const bson_t *doc, const char *name) {
   bson_t view;
-  return doc_doc(doc, name, &view) ? arena_bson_copy(a, bson_get_data(&view), view.len) : arena_bson(a);
+  return doc_doc(doc, name, &view) ? doc_copy(a, &view) : arena_bson(a);
 }
 
 bool collection_plan_parse(struct arena *a, const char *ns, const bson_t *doc, struct collection_plan *out,

@@ -15,6 +15,7 @@
 #include "shardd/change_log.h"
 #include "shardd/ddl_coordinator.h"
 #include "shardd/failpoint.h"
+#include "shardd/file_merger.h"
 #include "shardd/identity.h"
 #include "shardd/metadata.h"
 #include "shardd/migration_destination.h"
@@ -60,6 +61,7 @@ static void take_over(struct operation *op, void *ctx) {
   sh->recovered_term = term;
   event_signal(&sh->changed);
   background_start(sh, "rangeDeleter", range_deleter_run, sh->deleter);
+  background_start(sh, "rangeFileMerger", file_merger_run, sh->file_merger);
   migration_recover_soon(sh);
   ddl_resume_soon(sh);
 }
@@ -130,6 +132,7 @@ static void applied(void *ctx, uint64_t index, const bson_t *entry) {
   if (!sh->started) return; // all of it is read once when the replay is over
   const struct donation *d = sh->migrations->donation;
   if (d && d->cloner) capture_entry(cloner_capture(d->cloner), entry);
+  file_merger_applied(sh->file_merger, entry);
   struct applying a = {.sh = sh};
   changes_each(entry, change_applied, &a);
 }
@@ -142,7 +145,9 @@ static void add_parameters(struct shard *sh) {
                                  .receive_wait_for_range_deleter_ms = 10000,
                                  .range_deleter_batch_size = INT32_MAX,
                                  .range_deleter_batch_delay_ms = 20,
-                                 .max_catch_up_percentage = 10};
+                                 .max_catch_up_percentage = 10,
+                                 .range_file_merge_target_mb = 64,
+                                 .range_file_merge_interval_secs = 10};
   struct node *n = &sh->node;
   parameter_add_int(n, "orphanCleanupDelaySecs", &p->orphan_cleanup_delay_secs, 0, INT32_MAX, true);
   parameter_add_int(n, "receiveChunkWaitForRangeDeleterTimeoutMS", &p->receive_wait_for_range_deleter_ms, 0, INT32_MAX,
@@ -150,6 +155,8 @@ static void add_parameters(struct shard *sh) {
   parameter_add_int(n, "rangeDeleterBatchSize", &p->range_deleter_batch_size, 0, INT32_MAX, true);
   parameter_add_int(n, "rangeDeleterBatchDelayMS", &p->range_deleter_batch_delay_ms, 0, INT32_MAX, true);
   parameter_add_int(n, "maxCatchUpPercentageBeforeBlockingWrites", &p->max_catch_up_percentage, 0, 100, true);
+  parameter_add_int(n, "rangeFileMergeTargetMB", &p->range_file_merge_target_mb, 1, 1024, true);
+  parameter_add_int(n, "rangeFileMergeIntervalSecs", &p->range_file_merge_interval_secs, 0, 86400, true);
   parameter_add_bool(n, "enableTestCommands", &p->test_commands, false);
 }
 
@@ -164,6 +171,7 @@ static struct shard *shard_new(struct loop *l) {
   sh->ddl_locks = ddl_locks_new();
   sh->failpoints = failpoints_new();
   sh->change_log = change_log_new(sh);
+  sh->file_merger = file_merger_new(sh);
   add_parameters(sh);
   return sh;
 }
@@ -204,6 +212,7 @@ static void stop(struct operation *op, void *state) {
   ddl_locks_free(sh->ddl_locks);
   failpoints_free(sh->failpoints);
   change_log_free(sh->change_log);
+  file_merger_free(sh->file_merger);
   free(sh->config_string);
   free(sh->name);
   free(sh);

@@ -3,6 +3,7 @@
 
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "proto/reply.h"
 #include "shardd/migration_documents.h"
 #include "shardd/migrations.h"
 #include "shardd/peer.h"
@@ -21,8 +22,8 @@ static const char *read_bounds(struct request *r, struct merge_request *m) {
   if (bson_count_keys(&bounds) != 2) return "only a min and max bound may be specified";
   if (!doc_doc(&bounds, "0", &min) || bson_empty(&min)) return "no min key specified";
   if (!doc_doc(&bounds, "1", &max) || bson_empty(&max)) return "no max key specified";
-  m->min = arena_bson_copy(r->op->arena, bson_get_data(&min), min.len);
-  m->max = arena_bson_copy(r->op->arena, bson_get_data(&max), max.len);
+  m->min = doc_copy(r->op->arena, &min);
+  m->max = doc_copy(r->op->arena, &max);
   if (key_compare(bound_key(r->op->arena, m->min), bound_key(r->op->arena, m->max)) >= 0)
     return "the specified max bound must be greater than the specified min bound";
   return NULL;
@@ -55,11 +56,7 @@ static bool merge_held(struct operation *op, struct shard *sh, const struct merg
   routing_unref(r);
   if (!ok || n == 1) return ok; // one chunk with these bounds: nothing to merge
   ok = tell_config(op, sh, m, uuid, err);
-  struct error why = {0};
-  if (!metadata_refresh(op, sh->metadata, m->ns, &why)) {
-    metadata_invalidate(sh->metadata, m->ns);
-    log_warn("SHARDING", "Metadata could not be refreshed after a merge", "namespace:s error:e", m->ns, &why);
-  }
+  metadata_renew(op, sh->metadata, m->ns, "a merge"); // also after a failure, whose commit may have happened
   return ok;
 }
 

@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "shardd/cache_writer.h"
+#include "shardd/critical_section.h"
 #include "shardd/metadata_secondary.h"
 #include "shardd/migration_recovery.h"
 
@@ -122,6 +123,11 @@ void metadata_invalidate(struct metadata *m, const char *ns) {
   if (n) forget_routing(n);
 }
 
+static void forget_database(struct db_metadata *d) {
+  refresh_invalidate(&d->refresh);
+  d->known = false;
+}
+
 struct prefix {
   const char *text;
   size_t len;
@@ -135,10 +141,7 @@ static bool forget_if_in_database(void *ctx, const void *key, size_t len, void *
 
 void metadata_invalidate_database(struct metadata *m, const char *db) {
   struct db_metadata *d = map_gets(m->databases, db);
-  if (d) {
-    refresh_invalidate(&d->refresh);
-    d->known = false;
-  }
+  if (d) forget_database(d);
   size_t n = strlen(db);
   char *text = malloc(n + 2);
   memcpy(text, db, n);
@@ -149,9 +152,7 @@ void metadata_invalidate_database(struct metadata *m, const char *db) {
 }
 
 static bool invalidate_db(void *ctx, const void *key, size_t len, void *value) {
-  struct db_metadata *d = value;
-  refresh_invalidate(&d->refresh);
-  d->known = false;
+  forget_database(value);
   return true;
 }
 
@@ -165,19 +166,14 @@ static bool forget_ns(void *ctx, const void *key, size_t len, void *value) {
   forget_routing(n);
   routing_unref(n->base);
   n->base = NULL;
-  free(n->section.owner);
-  free(n->section.reason);
-  n->section.owner = n->section.reason = NULL;
-  n->section.reads = false;
-  n->section.unknown_since_ms = 0;
-  event_signal(&n->section.changed);
+  section_end(&n->section);
   return true;
 }
 
 static bool forget_db(void *ctx, const void *key, size_t len, void *value) {
   struct db_metadata *d = value;
-  refresh_invalidate(&d->refresh);
-  d->known = d->blocked = false;
+  forget_database(d);
+  d->blocked = false;
   event_signal(&d->unblocked);
   return true;
 }
@@ -271,6 +267,13 @@ bool metadata_refresh(struct operation *op, struct metadata *m, const char *ns, 
   bool ok = refresh_ns(op, m, n, ticket, err);
   metadata_unpin(n);
   return ok;
+}
+
+void metadata_renew(struct operation *op, struct metadata *m, const char *ns, const char *after) {
+  struct error err = {0};
+  if (metadata_refresh(op, m, ns, &err)) return;
+  metadata_invalidate(m, ns);
+  log_warn("SHARDING", "Metadata could not be refreshed", "namespace:s after:s error:e", ns, after, &err);
 }
 
 bool metadata_advance(struct metadata *m, const char *ns, const struct routing *from, struct routing *next) {

@@ -7,8 +7,8 @@
 // - One refresh at a time a namespace; the others wait for it. A refresh begun before an invalidation satisfies nobody.
 // - It only moves forward: within a generation an older version never replaces a newer one.
 // - Before a refresh makes a namespace known, undecided migrations of an earlier primary are decided
-// (migration_recovery.h):
-//   otherwise a config commit still on its way could give away a range that this shard already writes to again.
+//   (migration_recovery.h): otherwise a config commit still on its way could give away a range that this shard already
+//   writes to again.
 #ifndef SHARDLET_SHARDD_METADATA_H
 #define SHARDLET_SHARDD_METADATA_H
 
@@ -72,6 +72,9 @@ void metadata_invalidate_everything(struct metadata *m);
 bool metadata_refresh(struct operation *op, struct metadata *m, const char *ns, struct error *err);
 bool metadata_refresh_database(struct operation *op, struct metadata *m, const char *db, struct error *err);
 
+// After a change on the config server: refreshes; where that fails, forgets, so that who comes next refreshes first.
+// after: what changed, for the log.
+void metadata_renew(struct operation *op, struct metadata *m, const char *ns, const char *after);
 // Takes over `next`, which a commit that the config server has acknowledged made of exactly the table known now; one
 // reference is taken over. The caller writes the cache. false: that table is not the one known any more, a refresh is
 // needed.

@@ -43,8 +43,8 @@ static bool read_chunks(struct operation *op, struct shard *sh, struct routing *
         !doc_timestamp(docs[i], "lastmod", &lastmod))
       return error_set(err, ERR_IncompatibleShardingMetadata, "A cached chunk of %s cannot be read", r->ns);
     struct chunk *c = &chunks[i];
-    c->min_doc = arena_bson_copy(op->arena, bson_get_data(&min), min.len);
-    c->max_doc = arena_bson_copy(op->arena, bson_get_data(&max), max.len);
+    c->min_doc = doc_copy(op->arena, &min);
+    c->max_doc = doc_copy(op->arena, &max);
     c->min = bound_key(op->arena, c->min_doc);
     c->max = bound_key(op->arena, c->max_doc);
     c->shard = doc_str(docs[i], "shard", "");
@@ -63,7 +63,7 @@ static bool read_collection(struct routing *r, const bson_t *row, struct error *
   if (!doc_uuid(row, "uuid", t->uuid) || !doc_doc(row, "key", &key) || !doc_oid(row, "epoch", &t->epoch) ||
       !doc_timestamp(row, "timestamp", &t->timestamp))
     return error_set(err, ERR_IncompatibleShardingMetadata, "The cached row of %s cannot be read", r->ns);
-  t->key = arena_bson_copy(r->arena, bson_get_data(&key), key.len);
+  t->key = doc_copy(r->arena, &key);
   t->unique = doc_bool(row, "unique", false);
   t->unsplittable = doc_bool(row, "unsplittable", false);
   r->tracked = true;

@@ -46,7 +46,7 @@ static bool find_other_bound(struct operation *op, struct donation *d, struct co
 }
 
 static const bson_t *keep(struct donation *d, const bson_t *doc) {
-  return arena_bson_copy(d->arena, bson_get_data(doc), doc->len);
+  return doc_copy(d->arena, doc);
 }
 
 bool migration_bounds(struct operation *op, struct donation *d, struct collection *c, const struct routing *r,

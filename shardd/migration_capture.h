@@ -5,11 +5,10 @@
 //
 // Invariants
 // - Capture starts in the step in which the clone's scan takes its first position: a document of the range is either
-// seen by the
-//   scan after its last change, or its change is captured.
+//   seen by the scan after its last change, or its change is captured.
 // - Once captured and taken, a later change of the document is captured again.
 // - A document that left the range (or was deleted) is captured when the recipient may have it: its rid was sent, or
-// captured.
+//   captured.
 #ifndef SHARDLET_SHARDD_MIGRATION_CAPTURE_H
 #define SHARDLET_SHARDD_MIGRATION_CAPTURE_H
 

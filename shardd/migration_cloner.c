@@ -25,8 +25,8 @@ struct cloner {
   struct capture *capture;
   struct scan *scan; // NULL when it is over
   struct key min, max;
-  struct mutex busy; // one call at a time
-  int64_t documents, bytes;
+  struct mutex busy;      // one call at a time
+  int64_t bytes;          // sent by the clone so far
   const bson_t *sessions; // array; NULL = not read yet
   bson_iter_t next_session;
 };
@@ -57,14 +57,6 @@ void cloner_free(struct cloner *c) {
 
 struct capture *cloner_capture(struct cloner *c) {
   return c->capture;
-}
-
-int64_t cloner_documents(const struct cloner *c) {
-  return c->documents;
-}
-
-int64_t cloner_bytes(const struct cloner *c) {
-  return c->bytes;
 }
 
 int64_t cloner_untransferred(const struct cloner *c) {
@@ -100,7 +92,6 @@ static bool fill_clone(struct operation *op, struct cloner *c, struct bson_array
     if (doc) {
       capture_sent(c->capture, row.rid);
       bson_array_add(out, doc);
-      c->documents++;
       c->bytes += doc->len;
     }
     if (!op_yield_due(op)) continue;

@@ -28,8 +28,6 @@ bool cloner_mods(struct operation *op, struct cloner *c, bson_t *reply, struct e
 // section.
 bool cloner_sessions(struct operation *op, struct cloner *c, bson_t *reply, struct error *err);
 
-int64_t cloner_documents(const struct cloner *c); // sent by the clone so far
-int64_t cloner_bytes(const struct cloner *c);
 // Roughly the bytes of captured changes that the recipient has not fetched (reference/sharding.md 5.3).
 int64_t cloner_untransferred(const struct cloner *c);
 

@@ -3,7 +3,7 @@
 //   1 wait_for_deletions  orphans of the range that are still here: waits for their deletion, at most 10 s.
 //   2 prepare collection  created as the donor has it.
 //   3 stage               {staged file, pending range deletion} in this shard's log.
-//   4 clone_range               the donor's documents, in batches.
+//   4 clone_range         the donor's documents, in batches.
 //   5 catch_up            what changed meanwhile, until nothing does.
 //   6 stay_steady         ... and on, until the donor is in its critical section and asks to commit.
 //   7 adopt               this shard's section; the last changes; {file adopted, session records, recipient document}.
@@ -13,9 +13,7 @@
 //   1, 2  nothing to undo.
 //   3..7  {file forgotten, range deletion removed}; the donor learns of it by asking (_recvChunkStatus) and aborts.
 //   8     does not fail; it waits for the donor's word, also over a change of primary (migration_recovery.c), because
-//   only the
-//         donor knows whether the config server made this shard the owner.
-#include "shardd/background.h"
+//         only the donor knows whether the config server made this shard the owner.
 #include "shardd/migration_destination.h"
 
 #include <stdlib.h>
@@ -24,6 +22,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "shardd/background.h"
 #include "shardd/change_log.h"
 #include "shardd/critical_section.h"
 #include "shardd/failpoint.h"

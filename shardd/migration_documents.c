@@ -13,32 +13,6 @@ bson_value_t uuid_value(const uint8_t uuid[16]) {
   return v;
 }
 
-struct key bound_key(struct arena *a, const bson_t *bound) {
-  struct buf b __attribute__((cleanup(buf_cleanup))) = {0};
-  key_append_doc(&b, bound, NULL);
-  return key_copy(a, &b);
-}
-
-bool bound_is_all(const bson_t *bound, bson_type_t type) {
-  bson_iter_t it;
-  if (!bson_iter_init(&it, bound)) return false;
-  while (bson_iter_next(&it))
-    if (bson_iter_type(&it) != type) return false;
-  return true;
-}
-
-struct key bound_end(struct arena *a, const bson_t *max) {
-  struct buf b __attribute__((cleanup(buf_cleanup))) = {0};
-  key_append_doc(&b, max, NULL);
-  // No encoding is a prefix of another one, so this sorts behind the bound's own and before nothing that exists.
-  if (bound_is_all(max, BSON_TYPE_MAXKEY)) buf_add_byte(&b, 0xff);
-  return key_copy(a, &b);
-}
-
-const char *range_text(struct arena *a, const bson_t *min, const bson_t *max) {
-  return arena_printf(a, "[%s, %s)", doc_text(a, min), doc_text(a, max));
-}
-
 static void append_range(bson_t *doc, const bson_t *min, const bson_t *max) {
   bson_t range;
   BSON_APPEND_DOCUMENT_BEGIN(doc, "range", &range);
@@ -76,7 +50,7 @@ static void read_uuid(struct reader *r, const char *name, uint8_t out[16]) {
 static const bson_t *copy_child(struct arena *a, const bson_t *doc, const char *name) {
   bson_t view;
   if (!doc_doc(doc, name, &view)) return NULL;
-  return arena_bson_copy(a, bson_get_data(&view), view.len);
+  return doc_copy(a, &view);
 }
 
 static void read_range(struct reader *r, const bson_t **min, const bson_t **max) {

@@ -3,6 +3,7 @@
 #define SHARDLET_SHARDD_MIGRATION_DOCUMENTS_H
 
 #include "common/bson/key.h"
+#include "common/sharding/shard_key.h"
 #include "common/sharding/version.h"
 
 #define COORDINATORS_NS "config.migrationCoordinators"
@@ -55,14 +56,6 @@ struct range_deletion_doc {
 const bson_t *range_deletion_doc_make(struct arena *a, const struct range_deletion_doc *d);
 bool range_deletion_doc_parse(struct arena *a, const bson_t *doc, struct range_deletion_doc *out, struct error *err);
 
-// A bound of the shard key as memcmp-able bytes (all shard key fields ascend).
-struct key bound_key(struct arena *a, const bson_t *bound);
-// The same of a range's max, as an exclusive end: the all-MaxKey bound is beyond the point that it names, since a
-// document with that very key belongs to the last chunk.
-struct key bound_end(struct arena *a, const bson_t *max);
-bool bound_is_all(const bson_t *bound, bson_type_t type); // BSON_TYPE_MINKEY, BSON_TYPE_MAXKEY: an end of the key space
-// "[{ customerId: 1 }, { customerId: 5 })" for messages.
-const char *range_text(struct arena *a, const bson_t *min, const bson_t *max);
 bson_value_t uuid_value(const uint8_t uuid[16]); // borrowed: a BinData of subtype 4
 
 #endif

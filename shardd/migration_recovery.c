@@ -1,11 +1,11 @@
 // Taking up what an earlier primary's migrations left behind (migration_recovery.h).
-#include "shardd/background.h"
 #include "shardd/migration_recovery.h"
 
 #include <string.h>
 
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "shardd/background.h"
 #include "shardd/critical_section.h"
 #include "shardd/metadata.h"
 #include "shardd/migration_destination.h"

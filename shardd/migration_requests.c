@@ -9,9 +9,11 @@
 
 // --- _shardsvrMoveRange ---
 
+static const int64_t MOST_CHUNK_BYTES = (int64_t)1 << 40;
+
 static const bson_t *keep_doc(struct arena *a, const bson_t *body, const char *name) {
   bson_t view;
-  return doc_doc(body, name, &view) ? arena_bson_copy(a, bson_get_data(&view), view.len) : NULL;
+  return doc_doc(body, name, &view) ? doc_copy(a, &view) : NULL;
 }
 
 static bool parse_request(const struct request *r, struct arena *a, struct move_request *out, struct error *err) {
@@ -30,6 +32,8 @@ static bool parse_request(const struct request *r, struct arena *a, struct move_
   if (!doc_oid(r->body, "epoch", &out->generation.epoch) ||
       !doc_timestamp(r->body, "collectionTimestamp", &out->generation.timestamp))
     return error_set(err, ERR_NoSuchKey, "Missing required field 'epoch' or 'collectionTimestamp'");
+  // Far beyond what config.settings takes, and small enough to be multiplied.
+  if (out->max_chunk_bytes > MOST_CHUNK_BYTES) out->max_chunk_bytes = MOST_CHUNK_BYTES;
   if (out->max_chunk_bytes < 1) out->max_chunk_bytes = 1;
   return true;
 }

@@ -25,7 +25,6 @@
 //   began with.
 // - No acknowledged write is lost: a write on the range is applied before the last changes are fetched (the section is
 //   drained first), or evaluated after the section, when the range is not owned here any more.
-#include "shardd/background.h"
 #include "shardd/migration_source.h"
 
 #include <stdlib.h>
@@ -34,6 +33,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "shardd/background.h"
 #include "shardd/change_log.h"
 #include "shardd/critical_section.h"
 #include "shardd/failpoint.h"

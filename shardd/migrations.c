@@ -52,7 +52,7 @@ bool migrations_may_start(const struct migrations *m, const char *ns, struct err
   return true;
 }
 
-static bool running(const struct migrations *m, const char *ns) {
+bool migrations_running(const struct migrations *m, const char *ns) {
   return (m->donation && !strcmp(m->donation->request.ns, ns)) || (m->reception && !strcmp(m->reception->ns, ns));
 }
 
@@ -69,7 +69,7 @@ bool migrations_hold(struct operation *op, struct migrations *m, const char *ns,
     map_puts(m->holds, ns, h);
   }
   h->n++; // none begins from here on
-  while (running(m, ns)) {
+  while (migrations_running(m, ns)) {
     if (interrupt) interrupt_running(m, ns);
     if (event_wait(op, &m->changed, err)) continue;
     migrations_release(m, ns);

@@ -21,6 +21,9 @@ struct migrations {
 struct migrations *migrations_new(struct shard *sh);
 void migrations_free(struct migrations *m); // NULL is allowed
 
+// Whether one of `ns` runs, or waits for its donor's word.
+bool migrations_running(const struct migrations *m, const char *ns);
+
 // Whether a migration of `ns` may begin now. err ConflictingOperationInProgress (117) saying what is in its way.
 bool migrations_may_start(const struct migrations *m, const char *ns, struct error *err);
 

@@ -14,7 +14,4 @@ bool peer_call(struct operation *op, struct shard *sh, const char *shard, const 
 // On the config server's primary, in admin; sent again until it answers (its commands are idempotent).
 bool config_call(struct operation *op, struct shard *sh, const bson_t *body, const bson_t **reply, struct error *err);
 
-// {w: "majority", wtimeout: 60000}
-void append_majority(bson_t *body);
-
 #endif

@@ -104,9 +104,3 @@ bool placement_read_generation(const bson_t *body, const char *epoch, const char
   if (doc_oid(body, epoch, &out->epoch) && doc_timestamp(body, timestamp, &out->timestamp)) return true;
   return error_set(err, ERR_NoSuchKey, "Missing required field '%s' or '%s'", epoch, timestamp);
 }
-
-bool reply_errmsg_only(bson_t *reply, const char *text) {
-  BSON_APPEND_DOUBLE(reply, "ok", 0.0);
-  BSON_APPEND_UTF8(reply, "errmsg", text);
-  return true;
-}

@@ -21,7 +21,5 @@ bool placement_check_chunks(struct arena *a, const struct shard *sh, const struc
 // The fields epoch and timestamp of a request.
 bool placement_read_generation(const bson_t *body, const char *epoch, const char *timestamp, struct chunk_version *out,
                                struct error *err);
-// ok: 0 with a text and without a code: how commands of the older style fail. Returns true.
-bool reply_errmsg_only(bson_t *reply, const char *text);
 
 #endif

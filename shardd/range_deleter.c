@@ -160,9 +160,9 @@ bool range_deleter_task(struct range_deleter *d, struct arena *a, const uint8_t 
   *out = t->doc;
   out->ns = arena_strdup(a, t->doc.ns);
   out->donor = arena_strdup(a, t->doc.donor);
-  out->min = arena_bson_copy(a, bson_get_data(t->doc.min), t->doc.min->len);
-  out->max = arena_bson_copy(a, bson_get_data(t->doc.max), t->doc.max->len);
-  out->key = t->doc.key ? arena_bson_copy(a, bson_get_data(t->doc.key), t->doc.key->len) : NULL;
+  out->min = doc_copy(a, t->doc.min);
+  out->max = doc_copy(a, t->doc.max);
+  out->key = t->doc.key ? doc_copy(a, t->doc.key) : NULL;
   return true;
 }
 
@@ -206,21 +206,6 @@ size_t range_deleter_count(const struct range_deleter *d) {
   return map_count(d->tasks);
 }
 
-struct each {
-  bool (*fn)(void *ctx, const struct range_deletion_doc *t);
-  void *ctx;
-};
-
-static bool each_task(void *ctx, const void *key, size_t len, void *value) {
-  const struct each *e = ctx;
-  return e->fn(e->ctx, &((const struct range_task *)value)->doc);
-}
-
-void range_deleter_each(struct range_deleter *d, bool (*fn)(void *ctx, const struct range_deletion_doc *t), void *ctx) {
-  struct each e = {.fn = fn, .ctx = ctx};
-  map_each(d->tasks, each_task, &e);
-}
-
 // --- the worker ---
 
 struct pick {
@@ -262,6 +247,7 @@ void range_deleter_run(struct operation *op, void *deleter) {
       event_wait_for(op, &d->changed, p.wait_ms, &timed_out, &err);
     } else if (!work_on(op, d, p.task, &err)) {
       log_warn("RANGEDEL", "Deleting an orphaned range failed and is tried again", "error:e", &err);
+      arena_reset(op->arena); // with it what the failed try still has locked
       op_sleep(op, RETRY_MS, &err);
     }
     arena_reset(op->arena);

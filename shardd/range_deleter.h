@@ -8,8 +8,7 @@
 // Invariants
 // - The registry below mirrors the documents as applied, on every member: it changes only with the log.
 // - On the primary nothing of a range is deleted while a reader with older metadata is at work. On a secondary such
-// readers
-//   are ended when the task's `processing` mark arrives, which precedes the first deletion in the log.
+//   readers are ended when the task's `processing` mark arrives, which precedes the first deletion in the log.
 // - A range whose task is registered is not received again (migration_destination.c waits, then refuses).
 #ifndef SHARDLET_SHARDD_RANGE_DELETER_H
 #define SHARDLET_SHARDD_RANGE_DELETER_H
@@ -44,6 +43,5 @@ bool range_deleter_has_ns(struct range_deleter *d, const char *ns);
 
 int64_t range_deleter_orphans(const struct range_deleter *d, const uint8_t collection[16]); // documents, all tasks
 size_t range_deleter_count(const struct range_deleter *d);
-void range_deleter_each(struct range_deleter *d, bool (*fn)(void *ctx, const struct range_deletion_doc *t), void *ctx);
 
 #endif

@@ -159,10 +159,12 @@ bool range_deletion_work(struct operation *op, struct shard *sh, struct range_de
   log_info("RANGEDEL", "Beginning deletion of any documents in orphan range", "namespace:s range:s", t->ns, range);
   t->processing = true;
   if (!local_put_now(op, &sh->node, RANGE_DELETIONS_NS, range_deletion_doc_make(op->arena, t), err)) return false;
-  collection_ref(c);
-  bool ok = c->dropped || delete_files(op, sh, t, c, err);
-  if (ok && c->dropped) ok = finish(op, sh, t, NULL, 0, err);
-  collection_unref(c);
+  // Others ran. The files of now stay until the end: files that overlap the range of a task are not merged.
+  c = store_collection_by_uuid(sh->node.store, t->collection);
+  if (c) collection_ref(c);
+  bool ok = !c || delete_files(op, sh, t, c, err);
+  if (ok && (!c || c->dropped)) ok = finish(op, sh, t, NULL, 0, err);
+  if (c) collection_unref(c);
   if (ok) log_info("RANGEDEL", "Completed deletion of documents in orphan range", "namespace:s range:s", t->ns, range);
   return ok;
 }

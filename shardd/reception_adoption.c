@@ -2,12 +2,10 @@
 //
 // Invariants
 // - The adoption is one entry: session records, the file becomes active and takes the interval, the documents by which
-// a later
-//   primary knows of it. Its apply answers the donor's commit request.
+//   a later primary knows of it. Its apply answers the donor's commit request.
 // - No `_id` of the file is one of another range of this shard; nothing is in flight when that is checked.
 // - Until the donor's word the adopted documents are orphans here: this shard's metadata does not own the range, and
-// its range
-//   deletion task counts them. The section keeps writes away from the collection until then.
+//   its range deletion task counts them. The section keeps writes away from the collection until then.
 #include "shardd/migration_destination.h"
 
 #include <string.h>
@@ -54,7 +52,7 @@ static void keep_records(struct arena *a, const bson_t *records, struct records 
     bson_t record;
     iter_doc(&record, &it);
     if (l->n == l->cap) l->docs = array_grow(l->docs, &l->cap, l->n + 1, sizeof *l->docs);
-    l->docs[l->n++] = arena_bson_copy(a, bson_get_data(&record), record.len);
+    l->docs[l->n++] = doc_copy(a, &record);
     l->bytes += record.len;
   }
 }

@@ -24,7 +24,7 @@ static const char *const state_names[] = {
 
 static const bson_t *keep_doc(struct arena *a, const struct request *r, const char *name, struct error *err) {
   bson_t view;
-  return request_required_doc(r, name, &view, err) ? arena_bson_copy(a, bson_get_data(&view), view.len) : NULL;
+  return request_required_doc(r, name, &view, err) ? doc_copy(a, &view) : NULL;
 }
 
 static const char *keep_str(struct arena *a, const struct request *r, const char *name, struct error *err) {
@@ -131,7 +131,7 @@ static void ask_commit(struct reception *x, const struct request *r) {
   x->commit_asked = true;
   x->more_changes = doc_bool(r->body, "moreChanges", true);
   x->more_records = doc_bool(r->body, "more", true);
-  if (doc_doc(r->body, "oplog", &records)) x->records = arena_bson_copy(x->arena, bson_get_data(&records), records.len);
+  if (doc_doc(r->body, "oplog", &records)) x->records = doc_copy(x->arena, &records);
   event_signal(&x->changed);
 }
 

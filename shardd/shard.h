@@ -15,6 +15,7 @@ struct migrations;
 struct ddl_locks;
 struct failpoints;
 struct change_log;
+struct file_merger;
 
 // Of serverStatus.shardingStatistics, in its order (reference/sharding.md 7.3).
 struct shard_counters {
@@ -27,7 +28,7 @@ struct shard_counters {
   int64_t docs_cloned_on_donor, bytes_cloned_on_donor;
   int64_t recipient_started;
   int64_t docs_deleted_by_range_deleter, bytes_deleted_by_range_deleter;
-  int64_t donor_lock_timeouts, donor_aborted_by_index_operation;
+  int64_t donor_aborted_by_index_operation;
   int64_t unfinished_migrations; // found by the last step-up
   int64_t refresh_wait_us, incremental_refreshes, full_refreshes, failed_refreshes;
   int64_t active_incremental_refreshes, active_full_refreshes;
@@ -38,6 +39,7 @@ struct shard_parameters {
   int64_t receive_wait_for_range_deleter_ms;
   int64_t range_deleter_batch_size, range_deleter_batch_delay_ms;
   int64_t max_catch_up_percentage;
+  int64_t range_file_merge_target_mb, range_file_merge_interval_secs; // our own; interval 0: never
   bool test_commands;
 };
 
@@ -62,6 +64,7 @@ struct shard {
   struct ddl_locks *ddl_locks;
   struct failpoints *failpoints;
   struct change_log *change_log;
+  struct file_merger *file_merger;
   struct mutex cache_writing; // one writer of config.cache.* at a time
   struct shard_counters counters;
   struct shard_parameters parameters;
@@ -76,7 +79,7 @@ bool shard_require_identity(const struct shard *sh, struct error *err);
 // The shard of a request's daemon.
 struct shard *shard_of(const struct request *r);
 
-// Waits until this member is primary and what an earlier primary left undone was taken up (recovery.h).
+// Waits until this member is primary and what an earlier primary left undone was taken up (migration_recovery.h).
 bool shard_wait_recovered(struct operation *op, struct shard *sh, struct error *err);
 
 // The command tables of shardd's families.

@@ -3,6 +3,7 @@
 
 #include "common/base/log.h"
 #include "common/bson/doc.h"
+#include "proto/reply.h"
 #include "shardd/bson_array.h"
 #include "shardd/migration_documents.h"
 #include "shardd/migrations.h"
@@ -28,7 +29,7 @@ struct vector_request {
 
 static const bson_t *optional_doc(struct arena *a, const bson_t *body, const char *name) {
   bson_t view;
-  return doc_doc(body, name, &view) && !bson_empty(&view) ? arena_bson_copy(a, bson_get_data(&view), view.len) : NULL;
+  return doc_doc(body, name, &view) && !bson_empty(&view) ? doc_copy(a, &view) : NULL;
 }
 
 static bool read_range(struct request *r, struct vector_request *v, struct error *err) {
@@ -167,7 +168,7 @@ static bool already_split(struct operation *op, const struct shard *sh, const st
   while (bson_iter_next(&it)) {
     bson_t key;
     iter_doc(&key, &it);
-    const bson_t *to = arena_bson_copy(op->arena, bson_get_data(&key), key.len);
+    const bson_t *to = doc_copy(op->arena, &key);
     if (!placement_check_is_chunk(op->arena, sh, r, from, to, &err)) return false;
     from = to;
   }
@@ -185,11 +186,7 @@ static bool split_held(struct operation *op, struct shard *sh, const struct spli
   ok = tell_config(op, sh, s, err);
   // Also after a failure, whose commit may have happened. A split lifts this shard's version to the collection's major:
   // a router that is behind must be told so by the next request.
-  struct error why = {0};
-  if (!metadata_refresh(op, sh->metadata, s->ns, &why)) {
-    metadata_invalidate(sh->metadata, s->ns);
-    log_warn("SHARDING", "Metadata could not be refreshed after a split", "namespace:s error:e", s->ns, &why);
-  }
+  metadata_renew(op, sh->metadata, s->ns, "a split");
   return ok;
 }
 

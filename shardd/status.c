@@ -3,6 +3,7 @@
 #include "shardd/status.h"
 
 #include "common/bson/doc.h"
+#include "shardd/file_merger.h"
 #include "shardd/metadata.h"
 #include "shardd/migrations.h"
 #include "shardd/range_deleter.h"
@@ -39,7 +40,7 @@ static void append_migration_counters(const struct shard *sh, bson_t *to) {
       {"countRecipientMoveChunkStarted", c->recipient_started},
       {"countDocsDeletedByRangeDeleter", c->docs_deleted_by_range_deleter},
       {"countBytesDeletedByRangeDeleter", c->bytes_deleted_by_range_deleter},
-      {"countDonorMoveChunkLockTimeout", c->donor_lock_timeouts},
+      {"countDonorMoveChunkLockTimeout", 0},
       {"countDonorMoveChunkAbortConflictingIndexOperation", c->donor_aborted_by_index_operation},
       {"unfinishedMigrationFromPreviousPrimary", c->unfinished_migrations},
   };
@@ -94,11 +95,15 @@ static void server_status(void *ctx, bson_t *reply) {
   doc_append_num(&out, "rangeDeleterTasks", (int64_t)range_deleter_count(sh->deleter));
   BSON_APPEND_BOOL(&out, "configServerInShardCache", false);
   bson_append_document_end(reply, &out);
+  file_merger_status(sh->file_merger, reply);
 }
 
 static void collection_stats_hook(void *ctx, const struct collection *c, bson_t *storage_stats) {
   const struct shard *sh = ctx;
+  int64_t files = 0;
+  for (size_t i = 0; i < c->n_files; i++) files += c->files[i]->state == FILE_ACTIVE;
   doc_append_num(storage_stats, "numOrphanDocs", range_deleter_orphans(sh->deleter, c->uuid));
+  doc_append_num(storage_stats, "numRangeFiles", files);
 }
 
 void status_hooks(struct shard *sh, struct node_hooks *hooks) {

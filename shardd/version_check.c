@@ -6,9 +6,8 @@
 #include "shardd/critical_section.h"
 #include "shardd/range_deleter.h"
 
-enum {
-  CHECK_ATTEMPTS = 20
-}; // every attempt ends a wait (section, refresh); this many in a row do not happen by chance
+// Every attempt ends a wait (section, refresh); this many in a row do not happen by chance.
+enum { CHECK_ATTEMPTS = 20 };
 
 // --- databases ---
 

@@ -8,8 +8,8 @@
 
 #include "shardd/metadata.h"
 
-void version_check_hooks(struct shard *sh,
-                         struct node_hooks *hooks); // enter, still, leave, may_create, stale_config_seen
+// enter, still, leave, may_create, stale_config_seen.
+void version_check_hooks(struct shard *sh, struct node_hooks *hooks);
 
 // The request's databaseVersion against what this shard knows; without one nothing is checked. err StaleDbVersion.
 bool version_check_database(struct operation *op, struct shard *sh, const struct request *r, const char *db,

@@ -138,6 +138,14 @@ char *arena_strndup(struct arena *a, const char *s, size_t n) {
   return p;
 }
 
+void *arena_grow(struct arena *a, void *array, size_t n, size_t *cap, size_t size) {
+  if (array && n < *cap) return array;
+  *cap = *cap ? 2 * *cap : 8;
+  void *grown = arena_alloc(a, *cap * size);
+  if (n) memcpy(grown, array, n * size);
+  return grown;
+}
+
 char *arena_strdup(struct arena *a, const char *s) {
   return arena_strndup(a, s, strlen(s));
 }

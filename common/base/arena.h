@@ -30,6 +30,10 @@ char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(
 char *arena_vprintf(struct arena *a, const char *fmt, va_list ap)
     __attribute__((format(printf, 2, 0), returns_nonnull));
 
+// An array of n elements of `size` bytes with room for one more: `array` itself while n < *cap, else a copy twice as
+// large (which leaves the old one in the arena; array_grow() of buf.h is for arrays that live long).
+void *arena_grow(struct arena *a, void *array, size_t n, size_t *cap, size_t size) __attribute__((returns_nonnull));
+
 // Runs fn(arg) when the arena is freed or reset.
 void arena_on_free(struct arena *a, void (*fn)(void *arg), void *arg);
 

@@ -57,3 +57,13 @@ void uuid_text(const uint8_t uuid[16], char text[37]) {
     at += 2;
   }
 }
+
+void random_shuffle(void *items, size_t n, size_t size) {
+  uint8_t *at = items, kept[1024];
+  for (size_t i = n; i > 1 && size <= sizeof kept; i--) {
+    uint8_t *last = at + (i - 1) * size, *other = at + random_u64() % i * size;
+    memcpy(kept, last, size);
+    memmove(last, other, size); // they may be the same
+    memcpy(other, kept, size);
+  }
+}

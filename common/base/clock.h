@@ -12,7 +12,8 @@ int64_t clock_mono_ms(void);
 
 uint64_t random_u64(void);
 void random_bytes(void *to, size_t n);
-void uuid_new(uint8_t uuid[16]);                       // random, version 4
-void uuid_text(const uint8_t uuid[16], char text[37]); // lower-case, with dashes
+void random_shuffle(void *items, size_t n, size_t size); // n items of `size` bytes, at most 1024 each
+void uuid_new(uint8_t uuid[16]);                         // random, version 4
+void uuid_text(const uint8_t uuid[16], char text[37]);   // lower-case, with dashes
 
 #endif

@@ -214,6 +214,10 @@ bson_value_t value_array(const bson_t *doc) {
   return value_of(BSON_TYPE_ARRAY, doc);
 }
 
+const bson_t *doc_copy(struct arena *a, const bson_t *doc) {
+  return arena_bson_copy(a, bson_get_data(doc), doc->len);
+}
+
 bson_value_t value_copy(struct arena *a, const bson_value_t *v) {
   bson_value_t c = *v;
   switch (v->value_type) {

@@ -60,6 +60,8 @@ bson_value_t value_str(const char *s);     // borrows s
 bson_value_t value_doc(const bson_t *doc); // borrows doc's bytes
 bson_value_t value_array(const bson_t *doc);
 
+// Copies a document (a view, mostly) into the arena; read-only.
+const bson_t *doc_copy(struct arena *a, const bson_t *doc) __attribute__((returns_nonnull));
 // Copies what v points to into the arena.
 bson_value_t value_copy(struct arena *a, const bson_value_t *v);
 

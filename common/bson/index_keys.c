@@ -61,13 +61,7 @@ static bool add_key(struct extraction *x, const struct field *fields, struct err
     if (f->hashed) v = value_int64(bson_hash64(&v, 0));
     key_append(&key, &v, f->descending);
   }
-  if (x->out->n == x->cap) {
-    size_t cap = x->cap ? x->cap * 2 : 4;
-    struct key *grown = arena_alloc(x->arena, cap * sizeof *grown);
-    if (x->out->n) memcpy(grown, x->out->keys, x->out->n * sizeof *grown);
-    x->out->keys = grown;
-    x->cap = cap;
-  }
+  x->out->keys = arena_grow(x->arena, x->out->keys, x->out->n, &x->cap, sizeof *x->out->keys);
   x->out->keys[x->out->n++] = key_copy(x->arena, &key);
   return true;
 }

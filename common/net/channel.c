@@ -186,19 +186,28 @@ static struct channel *start_connecting(struct loop *l, const struct sockaddr *t
   return c;
 }
 
-struct channel *channel_open(struct operation *op, const char *host, uint8_t *scratch, int64_t until_ms,
-                             struct error *err) {
+void opening_fail(struct opening *o, int32_t code, const char *text) {
+  o->fail_code = code;
+  o->fail_text = text;
+  if (o->c) channel_fail(o->c, code, text);
+}
+
+struct channel *channel_open(struct operation *op, const char *host, uint8_t *scratch, struct opening *o,
+                             int64_t until_ms, struct error *err) {
   struct addresses a;
+  struct opening own = {0};
+  if (!o) o = &own;
   if (!address_resolve(op, host, until_ms, &a, err)) return NULL;
-  for (size_t i = 0; i < a.n; i++) {
-    struct channel *c = start_connecting(op->loop, (const struct sockaddr *)&a.at[i], scratch);
-    bool waited = true;
+  bool waited = true;
+  for (size_t i = 0; i < a.n && waited && !o->fail_code; i++) { // without time for the others when it did not wait
+    struct channel *c = o->c = start_connecting(op->loop, (const struct sockaddr *)&a.at[i], scratch);
     while (waited && !c->connected && !c->fail_code) waited = wait_progress(op, c, until_ms, err);
     if (c->connected && !c->fail_code) return c;
     if (waited) (void)failure(c, err);
     channel_close(c);
-    if (!waited) break; // no time is left for the other addresses
+    o->c = NULL;
   }
+  if (waited && o->fail_code) (void)error_set(err, o->fail_code, "%s", o->fail_text);
   (void)error_prefix(err, "Error connecting to %s", host);
   return NULL;
 }

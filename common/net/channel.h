@@ -28,10 +28,20 @@ struct channel {
   void *ctx;
 };
 
-// Connects to the first address of `host` that answers. until_ms: as loop_now_ms(). NULL: HostUnreachable,
-// HostNotFound, NetworkTimeout, or the operation's end.
-struct channel *channel_open(struct operation *op, const char *host, uint8_t *scratch, int64_t until_ms,
-                             struct error *err);
+// A connection that is being made, for those who may give up on it from outside. It lives on the stack of who makes it.
+struct opening {
+  struct channel *c; // NULL while a name is looked up
+  int32_t fail_code; // given up: no other address is tried
+  const char *fail_text;
+  struct opening *next, *prev; // its owner's list
+};
+void opening_fail(struct opening *o, int32_t code, const char *text);
+
+// Connects to the first address of `host` that answers. until_ms: as loop_now_ms(). o: NULL, or how to give it up; its
+// channel stays there when this has succeeded. NULL: HostUnreachable, HostNotFound, NetworkTimeout, or the operation's
+// end.
+struct channel *channel_open(struct operation *op, const char *host, uint8_t *scratch, struct opening *o,
+                             int64_t until_ms, struct error *err);
 // Ends it; what is unsent is dropped. No callback comes afterwards. Not for a channel that somebody waits on.
 void channel_close(struct channel *c);
 // Makes it unusable and wakes who waits on it.

@@ -84,7 +84,6 @@ struct dispatcher *
 dispatcher_new(const struct command *const *tables,
                const struct dispatch_hooks *hooks); // tables end with NULL; each table ends with name == NULL
 void dispatcher_free(struct dispatcher *d);
-const struct command *dispatcher_find(const struct dispatcher *d, const char *name);
 
 // The server's handler: parses the envelope, runs the command, builds the reply. No reply for moreToCome requests.
 void dispatch(struct dispatcher *d, struct operation *op, struct connection *conn, const struct message *m,
@@ -103,12 +102,15 @@ bool read_mode_parse(const bson_t *preference, enum read_mode *mode, struct erro
 bool read_preference_check(enum read_mode mode, const bson_t *preference, struct error *err);
 // The types and ranges of a writeConcern's fields: FailedToParse, TypeMismatch.
 bool request_check_write_concern(const bson_t *concern, struct error *err);
+// writeConcern: {w: "majority", wtimeout: 60000}, for commands between daemons.
+void append_majority(bson_t *body);
 bool request_needs_collection(const struct request *r,
                               struct error *err); // coll given and a valid name: InvalidNamespace 73
 bool request_required_doc(const struct request *r, const char *field, bson_t *out,
                           struct error *err); // 40414 when missing, 14 when neither document nor array
 bool request_required_str(const struct request *r, const char *field, const char **out, struct error *err);
 bool namespace_valid(const char *ns, struct error *err);
+const char *namespace_database(struct arena *a, const char *ns); // "db" of "db.coll"; also of "db" alone
 // The documents of an array field or of the kind-1 section with this name: the same command in both forms.
 struct documents {
   bson_t array;

@@ -74,7 +74,6 @@ static void connection_free(struct connection *c) {
     s->connections = c->next;
   s->n_connections--;
   if (c->on_close) c->on_close(c->upgrade_ctx);
-  if (c->free_data) c->free_data(c->data);
   log_info("NETWORK", "Connection ended", "remote:s connectionId:l connectionCount:l", c->remote, (int64_t)c->id,
            (int64_t)s->n_connections);
   buf_free(&c->frame.bytes);
@@ -289,10 +288,15 @@ static void give_early_to_upgrade(struct connection *c) {
 
 // --- input ---
 
+// Whether the next message may be looked at: none runs, and the client takes what it asked for.
+static bool takes_requests(const struct connection *c) {
+  return !c->op && !c->ending && unsent(c) <= OUTPUT_BYTES;
+}
+
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *to) {
   struct connection *c = handle->data;
   size_t room = 0;
-  uint8_t *place = c->op || c->early.len ? NULL : frame_room(&c->frame, &room);
+  uint8_t *place = takes_requests(c) && !c->early.len ? frame_room(&c->frame, &room) : NULL;
   c->direct = place != NULL;
   if (!place) {
     place = c->server->scratch;
@@ -315,13 +319,12 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *from) {
     if (frame_whole(&c->frame)) start_request(c);
     return;
   }
-  if (!c->op && !c->early.len && !c->ending) {
-    if (c->upgraded) {
-      c->on_data(c->upgrade_ctx, data, len);
-      return;
-    }
-    if (unsent(c) <= OUTPUT_BYTES) used = feed(c, data, len);
-    while (used < len && !c->op && !c->ending) used += feed(c, data + used, len - used);
+  if (c->upgraded && !c->op && !c->early.len && !c->ending) {
+    c->on_data(c->upgrade_ctx, data, len);
+    return;
+  }
+  if (!c->upgraded && !c->early.len) {
+    while (used < len && takes_requests(c)) used += feed(c, data + used, len - used);
   }
   if (used < len && !c->ending) buf_add(&c->early, data + used, len - used);
   proceed(c);
@@ -363,16 +366,6 @@ const char *connection_remote(const struct connection *c) {
 
 bool connection_alive(const struct connection *c) {
   return !c->gone;
-}
-
-void connection_set_data(struct connection *c, void *data, void (*free_data)(void *)) {
-  if (c->free_data) c->free_data(c->data);
-  c->data = data;
-  c->free_data = free_data;
-}
-
-void *connection_data(const struct connection *c) {
-  return c->data;
 }
 
 void connection_set_compressor(struct connection *c, enum compressor comp) {

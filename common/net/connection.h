@@ -47,8 +47,6 @@ struct connection {
   bool closed;
 
   enum compressor compressor;
-  void *data;
-  void (*free_data)(void *);
 
   bool upgraded;
   struct buf held; // raw bytes that were sent while the request that upgrades still ran

@@ -62,11 +62,6 @@ void dispatcher_free(struct dispatcher *d) {
   free(d);
 }
 
-const struct command *dispatcher_find(const struct dispatcher *d, const char *name) {
-  const struct entry *e = map_gets(d->by_name, name);
-  return e ? e->command : NULL;
-}
-
 // --- running a command ---
 
 static bool check_transaction(const struct request *r, struct error *err) {

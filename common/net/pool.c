@@ -1,11 +1,12 @@
-// The connections to one host: idle ones, the last used first, and busy ones.
+// The connections to one host: idle ones, the last used first, busy ones, and those that are being made.
 #include "common/net/pool.h"
 
 #include <stdlib.h>
 
 struct pool {
   struct channel *idle, *busy;
-  size_t n_idle, n_busy;
+  struct opening *openings;
+  size_t n_idle, n_busy, n_openings;
   size_t n_reserved; // calls between reserve and check_in
   struct event freed;
 };
@@ -80,6 +81,23 @@ void pool_add_busy(struct pool *p, struct channel *c) {
   p->n_busy++;
 }
 
+void pool_add_opening(struct pool *p, struct opening *o) {
+  o->prev = NULL;
+  o->next = p->openings;
+  if (o->next) o->next->prev = o;
+  p->openings = o;
+  p->n_openings++;
+}
+
+void pool_remove_opening(struct pool *p, struct opening *o) {
+  if (o->next) o->next->prev = o->prev;
+  if (o->prev)
+    o->prev->next = o->next;
+  else
+    p->openings = o->next;
+  p->n_openings--;
+}
+
 void pool_check_in(struct pool *p, struct channel *c, bool usable) {
   list_remove(&p->busy, c);
   p->n_busy--;
@@ -100,8 +118,9 @@ void pool_close_idle(struct pool *p) {
 
 void pool_fail_busy(struct pool *p, int32_t code, const char *text) {
   for (struct channel *c = p->busy; c; c = c->next) channel_fail(c, code, text);
+  for (struct opening *o = p->openings; o; o = o->next) opening_fail(o, code, text);
 }
 
 size_t pool_busy(const struct pool *p) {
-  return p->n_busy;
+  return p->n_busy + p->n_openings;
 }

@@ -19,7 +19,12 @@ void pool_add_busy(struct pool *p, struct channel *c);
 void pool_check_in(struct pool *p, struct channel *c,
                    bool usable); // closes it when it is not, or when too many are idle
 
+// The new one is known here while it is made.
+void pool_add_opening(struct pool *p, struct opening *o);
+void pool_remove_opening(struct pool *p, struct opening *o);
+
 void pool_close_idle(struct pool *p);
+// Busy ones, and those that are being made.
 void pool_fail_busy(struct pool *p, int32_t code, const char *text);
 size_t pool_busy(const struct pool *p);
 

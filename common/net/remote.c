@@ -120,13 +120,16 @@ static bool shake_hands(struct operation *op, struct remotes *r, struct channel 
   return ok;
 }
 
-static struct channel *connect_new(struct operation *op, struct remotes *r, const char *host, int64_t until_ms,
-                                   struct error *err) {
+static struct channel *connect_new(struct operation *op, struct remotes *r, struct pool *p, const char *host,
+                                   int64_t until_ms, struct error *err) {
   int64_t latest = loop_now_ms(op->loop) + CONNECT_MS;
   if (until_ms > latest) until_ms = latest;
-  struct channel *c = channel_open(op, host, r->scratch, until_ms, err);
-  if (!c) return NULL;
-  if (shake_hands(op, r, c, until_ms, err)) return c;
+  struct opening o = {0};
+  pool_add_opening(p, &o);
+  struct channel *c = channel_open(op, host, r->scratch, &o, until_ms, err);
+  bool ok = c && shake_hands(op, r, c, until_ms, err);
+  pool_remove_opening(p, &o);
+  if (ok || !c) return c;
   channel_close(c);
   (void)error_prefix(err, "Error connecting to %s", host);
   return NULL;
@@ -148,7 +151,7 @@ static struct channel *check_out(struct operation *op, struct remotes *r, struct
   struct channel *c = pool_take_idle(p);
   if (c) return c;
   *fresh = true;
-  c = connect_new(op, r, host, until_ms, err);
+  c = connect_new(op, r, p, host, until_ms, err);
   if (c && r->closed) {
     channel_close(c);
     (void)error_set(err, ERR_InterruptedAtShutdown, "interrupted at shutdown");

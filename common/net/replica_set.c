@@ -205,8 +205,8 @@ void member_take_hello(struct member *m, const bson_t *hello, int64_t took_us) {
   }
   if (before != m->kind && m->kind == KIND_PRIMARY) {
     log_info("NETWORK", "Found the primary of a replica set", "replicaSet:s host:s", s->name, m->host);
+    interrupt_silent(s);
   }
-  interrupt_silent(s);
   event_signal(&s->changed);
 }
 

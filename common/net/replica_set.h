@@ -32,5 +32,8 @@ void replica_set_report(struct replica_set *s, const char *host, const struct er
 bool replica_set_call(struct operation *op, struct replica_set *s, enum read_mode mode, const bson_t *preference,
                       bool idempotent, const struct remote_command *cmd, const bson_t **reply, const char **host,
                       struct error *err);
+// The same on the primary, as daemons talk to each other. timeout_ms 0: remote_call()'s own. reply may be NULL.
+bool replica_set_call_primary(struct operation *op, struct replica_set *s, const char *db, const bson_t *body,
+                              int64_t timeout_ms, bool idempotent, const bson_t **reply, struct error *err);
 
 #endif

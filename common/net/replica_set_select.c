@@ -173,3 +173,11 @@ bool replica_set_call(struct operation *op, struct replica_set *s, enum read_mod
     }
   }
 }
+
+bool replica_set_call_primary(struct operation *op, struct replica_set *s, const char *db, const bson_t *body,
+                              int64_t timeout_ms, bool idempotent, const bson_t **reply, struct error *err) {
+  struct remote_command cmd = {.db = db, .body = body, .timeout_ms = timeout_ms};
+  const bson_t *ignored;
+  const char *host;
+  return replica_set_call(op, s, READ_PRIMARY, NULL, idempotent, &cmd, reply ? reply : &ignored, &host, err);
+}

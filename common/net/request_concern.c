@@ -123,6 +123,15 @@ bool request_check_write_concern(const bson_t *concern, struct error *err) {
   return !fsync || !journal || error_set(err, ERR_FailedToParse, "fsync and j options cannot be used together");
 }
 
+void append_majority(bson_t *body) {
+  enum { WTIMEOUT_MS = 60000 };
+  bson_t concern;
+  BSON_APPEND_DOCUMENT_BEGIN(body, "writeConcern", &concern);
+  BSON_APPEND_UTF8(&concern, "w", "majority");
+  BSON_APPEND_INT32(&concern, "wtimeout", WTIMEOUT_MS);
+  bson_append_document_end(body, &concern);
+}
+
 // --- read preference ---
 
 bool read_mode_parse(const bson_t *preference, enum read_mode *mode, struct error *err) {

@@ -27,6 +27,10 @@ bool namespace_valid(const char *ns, struct error *err) {
   return true;
 }
 
+const char *namespace_database(struct arena *a, const char *ns) {
+  return arena_strndup(a, ns, strcspn(ns, "."));
+}
+
 bool request_needs_collection(const struct request *r, struct error *err) {
   if (!r->coll) {
     return error_set(err, ERR_InvalidNamespace, "collection name has invalid type: the field '%s' must be a string",

@@ -37,9 +37,6 @@ size_t server_connections(const struct server *s, size_t *total_created);
 uint64_t connection_id(const struct connection *c);
 const char *connection_remote(const struct connection *c); // "127.0.0.1:53122"
 bool connection_alive(const struct connection *c);
-// A slot for the handler's state of this connection (client metadata, sent compressor); freed with it.
-void connection_set_data(struct connection *c, void *data, void (*free_data)(void *));
-void *connection_data(const struct connection *c);
 void connection_set_compressor(struct connection *c, enum compressor comp); // after the handshake's reply
 // Takes the socket over behind this request's reply: it becomes a raw byte stream (raft's transport). on_data gets what
 // arrives, also what was read already; on_close exactly once, when the connection has ended for whatever reason (also

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/bson/doc.h"
 #include "common/net/remote_internal.h"
 #include "proto/reply.h"
 
@@ -61,7 +62,7 @@ static bool connect_stream(struct operation *op, struct stream *s, struct error 
   bool sent;
   const bson_t *reply;
   struct remote_command cmd = {.db = s->db, .body = s->hello};
-  s->channel = channel_open(op, s->host, s->remotes->scratch, until_ms, err);
+  s->channel = channel_open(op, s->host, s->remotes->scratch, NULL, until_ms, err);
   return s->channel && exchange(op, s->remotes, s->channel, &cmd, until_ms, &sent, &reply, err) &&
          reply_check(reply, op->arena, err);
 }
@@ -97,7 +98,7 @@ struct stream *remote_stream(struct remotes *r, const char *host, const char *db
   s->arena = arena_new();
   s->host = arena_strdup(s->arena, host);
   s->db = arena_strdup(s->arena, db);
-  s->hello = arena_bson_copy(s->arena, bson_get_data(hello), hello->len);
+  s->hello = doc_copy(s->arena, hello);
   s->on_open = on_open;
   s->on_data = on_data;
   s->on_close = on_close;

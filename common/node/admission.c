@@ -12,13 +12,13 @@ static bool state_allows(struct node *n, const struct request *r, struct error *
   if (!(flags & (CMD_READ | CMD_WRITE)) || (flags & CMD_ANY_STATE)) return true;
   if (repl_is_primary(n->repl)) return true;
   if (flags & CMD_WRITE) return error_set(err, ERR_NotWritablePrimary, "not primary");
-  if (repl_state(n->repl) != MEMBER_SECONDARY) {
-    return error_set(err, ERR_NotPrimaryOrSecondary, "node is not in primary or recovering state");
-  }
   if (r->read_mode == READ_PRIMARY) {
     return error_set(err, ERR_NotPrimaryNoSecondaryOk, "not primary and secondaryOk=false");
   }
-  return true;
+  enum member_state state = repl_state(n->repl);
+  if (state == MEMBER_SECONDARY) return true;
+  return error_set(err, ERR_NotPrimaryOrSecondary, "%s",
+                   state == MEMBER_RECOVERING ? "node is recovering" : "node is not in primary or recovering state");
 }
 
 static bool has_own_counter(const char *command) {

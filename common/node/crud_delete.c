@@ -26,7 +26,7 @@ enum step delete_document(struct batch *b, void *statement, struct collection *c
   struct change_list *l = write_changes(b->w);
   change_delete(l, c, row->file, row->rid, &id);
   batch_record(b, l, answer, c, &key);
-  if (!s->multi && s->arena) s->before = arena_bson_copy(s->arena, bson_get_data(row->doc), row->doc->len);
+  if (!s->multi && s->arena) s->before = doc_copy(s->arena, row->doc);
   s->deleted++;
   return STEP_DONE;
 }

@@ -60,7 +60,7 @@ struct cursor *cursor_new(struct request *r, const char *ns) {
   struct cursor *c = arena_zalloc(a, sizeof *c);
   c->arena = a;
   c->ns = arena_strdup(a, ns);
-  c->command = arena_bson_copy(a, bson_get_data(r->body), r->body->len);
+  c->command = doc_copy(a, r->body);
   c->created_wall_ms = clock_wall_ms();
   c->has_lsid = r->has_lsid;
   memcpy(c->lsid, r->lsid, sizeof c->lsid);
@@ -108,7 +108,12 @@ static bool fill_batch(struct operation *op, struct cursor *c, int64_t batch_siz
       return true;
     }
     if (i > 0 && batch->len + doc->len + 16 > CURSOR_BATCH_BYTES) {
-      if (!c->unread) c->unread = arena_bson_copy(c->arena, bson_get_data(doc), doc->len);
+      if (c->unread) return true;
+      if (c->held)
+        arena_reset(c->held);
+      else
+        c->held = arena_child(c->arena);
+      c->unread = doc_copy(c->held, doc);
       return true;
     }
     char text[16];

@@ -18,6 +18,7 @@ struct cursor {
   bool (*at_end)(const void *ctx); // whether it is known, without looking, that nothing follows; NULL: never
   void *ctx;
   const bson_t *unread; // was read and did not fit into the batch
+  struct arena *held;   // its memory: as many may not fit as there are batches
   bool has_lsid;
   uint8_t lsid[16];
   bool no_timeout, killed;

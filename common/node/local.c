@@ -62,7 +62,7 @@ size_t local_find(struct node *n, struct arena *a, const char *ns, const bson_t 
       if (found) memcpy(bigger, *docs, found * sizeof *bigger);
       *docs = bigger;
     }
-    (*docs)[found++] = arena_bson_copy(a, bson_get_data(row.doc), row.doc->len);
+    (*docs)[found++] = doc_copy(a, row.doc);
   }
   return found;
 }

@@ -199,7 +199,7 @@ static void plan_use(struct arena *a, const struct query *q, const struct candid
   const struct index *i = from->index;
   out->index_name = arena_strdup(a, i->name);
   out->index_id = i->id;
-  out->index_key = arena_bson_copy(a, bson_get_data(i->key), i->key->len);
+  out->index_key = doc_copy(a, i->key);
   out->unique = i->unique;
   out->sparse = i->sparse;
   out->partial = i->partial_filter != NULL;

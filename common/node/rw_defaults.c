@@ -158,7 +158,7 @@ void rw_defaults_apply(const struct node *n, struct request *r) {
   const struct rw_defaults *d = &n->own->defaults;
   if (d->write && !r->has_write_concern && r->command->flags & CMD_WRITE && !(r->command->flags & CMD_INTERNAL)) {
     r->has_write_concern = true;
-    const bson_t *own = arena_bson_copy(r->op->arena, bson_get_data(d->write), d->write->len);
+    const bson_t *own = doc_copy(r->op->arena, d->write);
     (void)bson_init_static(&r->write_concern, bson_get_data(own), own->len);
   }
   if (d->has_read && !r->has_read_level && r->command->flags & CMD_READ) r->read_level = d->read;

@@ -7,7 +7,7 @@
 #include "common/sharding/chunk_map.h"
 
 static const bson_t *copy_doc(struct arena *a, const bson_t *doc) {
-  return doc ? arena_bson_copy(a, bson_get_data(doc), doc->len) : NULL;
+  return doc ? doc_copy(a, doc) : NULL;
 }
 
 static const bson_t *answer_of(struct batch *b, const struct update_statement *s, const bson_t *before,

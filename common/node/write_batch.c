@@ -51,7 +51,7 @@ bool batch_concerns_pending(const struct batch *b, const struct match *m) {
 
 void batch_remember(struct batch *b, const bson_t *after) {
   if (b->n_pending == MAX_PENDING) return; // a multi update's: full, so the next statement waits whatever it is
-  b->pending[b->n_pending++] = arena_bson_copy(b->pending_arena, bson_get_data(after), after->len);
+  b->pending[b->n_pending++] = doc_copy(b->pending_arena, after);
 }
 
 static void forget_pending(struct batch *b) {

@@ -11,7 +11,7 @@ struct variables *variables_new(struct arena *a, const bson_t *let, int64_t now_
   vars->arena = a;
   vars->now_ms = now_ms;
   if (!let) return vars;
-  vars->let = arena_bson_copy(a, bson_get_data(let), let->len);
+  vars->let = doc_copy(a, let);
   struct expr_parser p = {.arena = a, .vars = vars, .err = err};
   bson_iter_t it;
   if (!bson_iter_init(&it, vars->let)) return vars;

@@ -295,7 +295,7 @@ struct match *match_parse(struct arena *a, const bson_t *filter, const struct ma
   m->runtime = arena_zalloc(a, sizeof *m->runtime);
   arena_on_free(a, free_scratch, m->runtime);
   struct match_parser p = {.arena = a, .options = o, .runtime = m->runtime, .err = err};
-  const bson_t *copy = arena_bson_copy(a, bson_get_data(filter), filter->len);
+  const bson_t *copy = doc_copy(a, filter);
   bson_value_t obj = value_raw(BSON_TYPE_DOCUMENT, bson_get_data(copy), copy->len);
   m->root = match_parse_object(&p, &obj);
   if (!m->root) return NULL;

@@ -288,7 +288,7 @@ static struct parser parser_new(struct arena *a, const bson_t *spec, struct vari
   struct parser p = {.arena = a, .vars = vars, .err = err};
   p.out = arena_zalloc(a, sizeof *p.out);
   p.out->root = arena_zalloc(a, sizeof *p.out->root);
-  p.out->spec = arena_bson_copy(a, bson_get_data(spec), spec->len);
+  p.out->spec = doc_copy(a, spec);
   p.out->simple = true;
   p.out->mode = PROJECT_EXCLUDE;
   return p;

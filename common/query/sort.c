@@ -40,7 +40,7 @@ static bool check_path(const char *path, struct error *err) {
 
 struct sort *sort_parse(struct arena *a, const bson_t *spec, struct error *err) {
   struct sort *s = arena_zalloc(a, sizeof *s);
-  s->pattern = arena_bson_copy(a, bson_get_data(spec), spec->len);
+  s->pattern = doc_copy(a, spec);
   size_t n = bson_count_keys(spec);
   if (n > SORT_MAX_FIELDS) {
     error_set(err, 13103, "too many keys in sort pattern: at most %d are allowed", SORT_MAX_FIELDS);

@@ -91,7 +91,7 @@ bool update_apply(const struct update *u, struct arena *a, const bson_t *doc, in
   *modified = false;
   if (!run(u, &r, out)) return false;
   *modified = !doc_equal_bytes(doc, *out);
-  if (*out == doc) *out = arena_bson_copy(a, bson_get_data(doc), doc->len);
+  if (*out == doc) *out = doc_copy(a, doc);
   return true;
 }
 

@@ -19,12 +19,7 @@ struct list {
 };
 
 static void list_insert(struct list *l, size_t at, const bson_value_t *v) {
-  if (l->n == l->cap) {
-    l->cap = l->cap ? 2 * l->cap : 8;
-    bson_value_t *grown = arena_alloc(l->arena, l->cap * sizeof *grown);
-    if (l->n) memcpy(grown, l->values, l->n * sizeof *grown);
-    l->values = grown;
-  }
+  l->values = arena_grow(l->arena, l->values, l->n, &l->cap, sizeof *l->values);
   memmove(l->values + at + 1, l->values + at, (l->n - at) * sizeof *l->values);
   l->values[at] = *v;
   l->n++;

@@ -235,8 +235,8 @@ static bool starts_with_dollar(const bson_t *u) {
 struct update *update_parse(struct arena *a, const bson_t *u, bool is_array, const bson_t *array_filters,
                             const struct match_options *o, struct error *err) {
   struct update *out = arena_zalloc(a, sizeof *out);
-  const bson_t *copy = arena_bson_copy(a, bson_get_data(u), u->len);
-  if (array_filters) array_filters = arena_bson_copy(a, bson_get_data(array_filters), array_filters->len);
+  const bson_t *copy = doc_copy(a, u);
+  if (array_filters) array_filters = doc_copy(a, array_filters);
   struct update_parser p = {.arena = a, .options = o, .err = err};
   if (!parse_filters(&p, array_filters)) return NULL;
   if (is_array) return parse_pipeline(out, &p, copy) ? out : NULL;

@@ -385,3 +385,18 @@ bool config_may_follow(const bson_t *old, const bson_t *next, bool force, struct
     return incompatible(err, "Non force replica set reconfig can only add or remove at most 1 voting member");
   return true;
 }
+
+bool config_elects(const struct repl *r, const bson_t *config, const char *self, struct error *err) {
+  long long version = doc_i64(config, "version", 1), term = doc_i64(config, "term", 0);
+  struct config_member m;
+  if (!self || !find_member(config, self, &m))
+    return error_set(
+        err, ERR_NodeNotFound,
+        "No host described in new configuration with {version: %lld, term: %lld} for replica set %s maps to this node",
+        version, term, r->set_name);
+  if (m.priority > 0) return true;
+  return error_set(err, ERR_NodeNotElectable,
+                   "This node, %s, with _id MemberId(%d) is not electable under the new configuration with {version: "
+                   "%lld, term: %lld} for replica set %s",
+                   self, m.id, version, term, r->set_name);
+}

@@ -42,5 +42,7 @@ int64_t config_election_timeout(const bson_t *config);   // ms
 int64_t config_heartbeat_interval(const bson_t *config); // ms; shown, but members talk more often
 // Whether a set may go from one configuration to the other in one step. force: only what can never be.
 bool config_may_follow(const bson_t *old, const bson_t *next, bool force, struct error *err);
+// Whether this member is in the configuration, and may be primary by it: who founds a set, or leads it, has to.
+bool config_elects(const struct repl *r, const bson_t *config, const char *self, struct error *err);
 
 #endif

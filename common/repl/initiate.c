@@ -70,11 +70,7 @@ static bool ask_all(struct operation *op, struct repl *r, const bson_t *config, 
     if (who.self) *self = m.host;
     members_add(members, raft_digest(m.host, who.instance), m.host, m.votes ? ROLE_VOTER : ROLE_STANDBY);
   }
-  if (*self) return true;
-  return error_set(
-      err, ERR_NodeNotFound,
-      "No host described in new configuration with {version: %lld, term: 0} for replica set %s maps to this node (%s)",
-      (long long)doc_i64(config, "version", 1), r->set_name, r->self);
+  return config_elects(r, config, *self, err);
 }
 
 void initiate_note_identity(struct repl *r) {

@@ -208,6 +208,7 @@ bool repl_reconfig(struct operation *op, struct repl *r, const bson_t *given, bo
                      "%lld for replica set %s",
                      (long long)version, (long long)old, r->set_name);
   if (!config_may_follow(r->config, config, force, err)) return false;
+  if (!force && !config_elects(r, config, r->self, err)) return false; // by force: it hands over
   struct config_walk walk = {0};
   struct config_member m;
   while (config_next_member(config, &walk, &m)) {

@@ -33,7 +33,7 @@ struct routing *routing_new(const char *ns) {
   return r;
 }
 
-// ---- documents ----
+// --- documents ---
 
 struct list {
   struct arena *arena;
@@ -43,13 +43,8 @@ struct list {
 
 static bool keep(void *ctx, const bson_t *doc, struct error *err) {
   struct list *l = ctx;
-  if (l->n == l->cap) {
-    l->cap = l->cap ? 2 * l->cap : 16;
-    const bson_t **grown = arena_alloc(l->arena, l->cap * sizeof *grown);
-    if (l->n) memcpy(grown, l->docs, l->n * sizeof *grown);
-    l->docs = grown;
-  }
-  l->docs[l->n++] = arena_bson_copy(l->arena, bson_get_data(doc), doc->len);
+  l->docs = arena_grow(l->arena, l->docs, l->n, &l->cap, sizeof *l->docs);
+  l->docs[l->n++] = doc_copy(l->arena, doc);
   return true;
 }
 
@@ -74,7 +69,7 @@ static bool find_by_id(struct operation *op, struct replica_set *config, const c
   return true;
 }
 
-// ---- chunks ----
+// --- chunks ---
 
 struct chunk_list { // all chunks read so far, in order of lastmod
   struct arena *arena;
@@ -94,13 +89,13 @@ static bool add_chunk(void *ctx, const bson_t *doc, struct error *err) {
                      "A document of config.chunks lacks shard, min, max or lastmod");
   }
   struct chunk *c = &l->chunks[l->n++];
-  *c = (struct chunk){.max_doc = arena_bson_copy(l->arena, bson_get_data(&max), max.len),
+  *c = (struct chunk){.max_doc = doc_copy(l->arena, &max),
                       .shard = arena_strdup(l->arena, shard),
                       .major = (uint32_t)(lastmod >> 32),
                       .minor = (uint32_t)lastmod,
                       .jumbo = doc_bool(doc, "jumbo", false)};
-  c->min = shard_key_encode(l->key, l->arena, &min);
-  c->max = shard_key_encode(l->key, l->arena, c->max_doc);
+  c->min = bound_key(l->arena, &min);
+  c->max = bound_key(l->arena, c->max_doc);
   return true;
 }
 
@@ -290,7 +285,7 @@ bool catalog_routing_after(const struct routing *known, const bson_t *row, const
   return *out != NULL;
 }
 
-// ---- databases, shards ----
+// --- databases, shards ---
 
 static void fixed_database(struct arena *a, const char *db, struct database_type *out) {
   *out = (struct database_type){.name = arena_strdup(a, db), .primary = "config"};

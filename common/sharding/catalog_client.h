@@ -55,5 +55,7 @@ bool shard_registry_reload(struct operation *op, struct shard_registry *g, struc
 // All shards known after a reload, sorted by name.
 bool shard_registry_all(struct operation *op, struct shard_registry *g, bool reload, struct shard_type **out, size_t *n,
                         struct error *err);
+// getShardMap's reply {map, hosts, connStrings}: of the same shards, and the config servers as "config".
+bool shard_registry_map(struct operation *op, struct shard_registry *g, bool reload, bson_t *reply, struct error *err);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "common/bson/doc.h"
 
-// ---- fields, with errors that name them ----
+// --- fields, with errors that name them ---
 
 static bool field(const bson_t *doc, const char *name, bson_iter_t *it, struct error *err) {
   return doc_get(doc, name, it) || error_set(err, ERR_NoSuchKey, "Missing expected field \"%s\"", name);
@@ -65,7 +65,7 @@ static void append_str(bson_t *doc, const char *name, const char *s) {
   bson_append_utf8(doc, name, -1, s, -1);
 }
 
-// ---- config.shards ----
+// --- config.shards ---
 
 bool shard_type_parse(struct arena *a, const bson_t *doc, struct shard_type *out, struct error *err) {
   *out = (struct shard_type){0};
@@ -75,6 +75,15 @@ bool shard_type_parse(struct arena *a, const bson_t *doc, struct shard_type *out
   if (doc_get(doc, "tags", &it) && BSON_ITER_HOLDS_ARRAY(&it)) out->tags = copy_of(a, &it);
   doc_timestamp(doc, "topologyTime", &out->topology_time);
   return true;
+}
+
+bool tags_name_zone(const bson_t *tags, const char *zone) {
+  bson_iter_t it;
+  if (!tags || !bson_iter_init(&it, tags)) return false;
+  while (bson_iter_next(&it)) {
+    if (BSON_ITER_HOLDS_UTF8(&it) && strcmp(bson_iter_utf8(&it, NULL), zone) == 0) return true;
+  }
+  return false;
 }
 
 const bson_t *shard_type_doc(struct arena *a, const struct shard_type *t) {
@@ -89,7 +98,7 @@ const bson_t *shard_type_doc(struct arena *a, const struct shard_type *t) {
   return d;
 }
 
-// ---- config.databases ----
+// --- config.databases ---
 
 bool database_type_parse(struct arena *a, const bson_t *doc, struct database_type *out, struct error *err) {
   *out = (struct database_type){0};
@@ -106,7 +115,7 @@ const bson_t *database_type_doc(struct arena *a, const struct database_type *t) 
   return d;
 }
 
-// ---- config.collections ----
+// --- config.collections ---
 
 static void read_collection_options(struct arena *a, const bson_t *doc, struct collection_type *out) {
   bson_iter_t it;
@@ -157,7 +166,7 @@ const bson_t *collection_type_doc(struct arena *a, const struct collection_type 
   return d;
 }
 
-// ---- config.chunks ----
+// --- config.chunks ---
 
 static bool read_history(struct arena *a, const bson_t *doc, struct chunk_type *out, struct error *err) {
   bson_t array;
@@ -221,7 +230,7 @@ const bson_t *chunk_type_doc(struct arena *a, const struct chunk_type *t) {
   return d;
 }
 
-// ---- config.tags ----
+// --- config.tags ---
 
 bool tag_type_parse(struct arena *a, const bson_t *doc, struct tag_type *out, struct error *err) {
   *out = (struct tag_type){0};

@@ -64,6 +64,7 @@ bool database_type_parse(struct arena *a, const bson_t *doc, struct database_typ
 bool collection_type_parse(struct arena *a, const bson_t *doc, struct collection_type *out, struct error *err);
 bool chunk_type_parse(struct arena *a, const bson_t *doc, struct chunk_type *out, struct error *err);
 bool tag_type_parse(struct arena *a, const bson_t *doc, struct tag_type *out, struct error *err);
+bool tags_name_zone(const bson_t *tags, const char *zone); // tags: a shard's, may be NULL
 const bson_t *shard_type_doc(struct arena *a, const struct shard_type *t);
 const bson_t *database_type_doc(struct arena *a, const struct database_type *t);
 const bson_t *collection_type_doc(struct arena *a, const struct collection_type *t);

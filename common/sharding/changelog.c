@@ -1,4 +1,6 @@
 // Rows of config.changelog and config.actionlog (reference/sharding.md 1.2), written over the wire, best effort.
+#include "common/sharding/changelog.h"
+
 #include <string.h>
 #include <time.h>
 
@@ -6,7 +8,6 @@
 #include "common/base/log.h"
 #include "common/bson/doc.h"
 #include "common/sharding/catalog_client.h"
-#include "common/sharding/changelog.h"
 
 enum { LOG_CHANGE_TIMEOUT_MS = 15000 };
 
@@ -45,7 +46,7 @@ const bson_t *changelog_row(struct arena *a, const char *server, const char *sha
 
 void catalog_log_rows(struct operation *op, struct replica_set *config, const char *collection,
                       const bson_t *const *rows, size_t n) {
-  bson_t *insert = arena_bson(op->arena), docs, concern;
+  bson_t *insert = arena_bson(op->arena), docs;
   bson_append_utf8(insert, "insert", -1, collection, -1);
   bson_append_array_begin(insert, "documents", -1, &docs);
   for (size_t i = 0; i < n; i++) {
@@ -56,15 +57,10 @@ void catalog_log_rows(struct operation *op, struct replica_set *config, const ch
   }
   bson_append_array_end(insert, &docs);
   bson_append_bool(insert, "ordered", -1, false);
-  bson_append_document_begin(insert, "writeConcern", -1, &concern);
-  bson_append_utf8(&concern, "w", -1, "majority", -1);
-  bson_append_document_end(insert, &concern);
-  struct remote_command cmd = {.db = "config", .body = insert, .timeout_ms = LOG_CHANGE_TIMEOUT_MS};
-  const bson_t *reply;
-  const char *host;
+  append_majority(insert);
   struct error err = {0};
   // Repeating is harmless: a row's _id makes a second one fail.
-  if (replica_set_call(op, config, READ_PRIMARY, NULL, true, &cmd, &reply, &host, &err)) return;
+  if (replica_set_call_primary(op, config, "config", insert, LOG_CHANGE_TIMEOUT_MS, true, NULL, &err)) return;
   for (size_t i = 0; i < n; i++)
     log_warn("SHARDING", "Error encountered while logging config change", "changeType:s namespace:s error:e",
              doc_str(rows[i], "what", ""), doc_str(rows[i], "ns", ""), &err);

@@ -52,7 +52,7 @@ static struct sortable *sorted(const struct chunk *chunks, size_t n) {
   return s;
 }
 
-// ---- making blocks ----
+// --- making blocks ---
 
 static void add_block(struct builder *b, struct block *block) {
   struct chunk_map *m = b->m;
@@ -81,7 +81,7 @@ static void add_item(struct builder *b, const struct block_item *it) {
   b->pending[b->n_pending++] = *it;
 }
 
-// ---- shards ----
+// --- shards ---
 
 // The position of a shard in the map's table, which grows when it is new. SHARDS_MAX: the table is full.
 static uint16_t shard_number(struct chunk_map *m, const char *name) {
@@ -136,7 +136,7 @@ static void finish(struct chunk_map *m) {
   sort_names(m);
 }
 
-// ---- chunks ----
+// --- chunks ---
 
 // A bound's values without their names.
 static void strip(struct arena *a, const bson_t *bound, struct block_item *it) {
@@ -244,8 +244,8 @@ static struct chunk_map_common *common_new(const bson_t *pattern, struct error *
     chunk_map_common_unref(c);
     return NULL;
   }
-  c->min = shard_key_encode(&c->key, c->arena, shard_key_global_min(&c->key, c->arena));
-  c->max = shard_key_encode(&c->key, c->arena, shard_key_global_max(&c->key, c->arena));
+  c->min = bound_key(c->arena, shard_key_global_min(&c->key, c->arena));
+  c->max = bound_key(c->arena, shard_key_global_max(&c->key, c->arena));
   return c;
 }
 

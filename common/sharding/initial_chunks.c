@@ -13,12 +13,7 @@ struct list {
 };
 
 static void add(struct list *l, const bson_t *min, const bson_t *max, const char *shard) {
-  if (l->n == l->cap) {
-    l->cap = l->cap ? 2 * l->cap : 16;
-    struct initial_chunk *grown = arena_alloc(l->arena, l->cap * sizeof *grown);
-    if (l->n) memcpy(grown, l->chunks, l->n * sizeof *grown);
-    l->chunks = grown;
-  }
+  l->chunks = arena_grow(l->arena, l->chunks, l->n, &l->cap, sizeof *l->chunks);
   l->chunks[l->n++] = (struct initial_chunk){min, max, shard};
 }
 
@@ -69,7 +64,7 @@ void initial_shard_order(size_t n, size_t *order) {
   }
 }
 
-// ---- the policies ----
+// --- the policies ---
 
 static bool shard_order(struct arena *a, const struct initial_chunks_spec *spec, const char ***out, size_t *n,
                         struct error *err) {
@@ -107,23 +102,15 @@ static bool one_per_shard(struct list *l, const struct initial_chunks_spec *spec
   return true;
 }
 
-static bool has_zone(const struct shard_type *s, const char *zone) {
-  bson_iter_t it;
-  if (!s->tags || !bson_iter_init(&it, s->tags)) return false;
-  while (bson_iter_next(&it)) {
-    if (BSON_ITER_HOLDS_UTF8(&it) && strcmp(bson_iter_utf8(&it, NULL), zone) == 0) return true;
-  }
-  return false;
-}
-
 // The shards of a zone take turns over its ranges.
 static const char *next_of_zone(const struct initial_chunks_spec *spec, size_t range) {
   const char *zone = spec->zones[range].tag;
   size_t turn = 0, of_zone = 0;
   for (size_t i = 0; i < range; i++) turn += strcmp(spec->zones[i].tag, zone) == 0;
-  for (size_t i = 0; i < spec->n_shards; i++) of_zone += !spec->shards[i].draining && has_zone(&spec->shards[i], zone);
+  for (size_t i = 0; i < spec->n_shards; i++)
+    of_zone += !spec->shards[i].draining && tags_name_zone(spec->shards[i].tags, zone);
   for (size_t i = 0; of_zone > 0 && i < spec->n_shards; i++) {
-    if (spec->shards[i].draining || !has_zone(&spec->shards[i], zone)) continue;
+    if (spec->shards[i].draining || !tags_name_zone(spec->shards[i].tags, zone)) continue;
     if (turn % of_zone == 0) return spec->shards[i].name;
     turn--;
   }

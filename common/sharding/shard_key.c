@@ -51,7 +51,7 @@ bool shard_key_parse(struct arena *a, const bson_t *pattern, struct shard_key *o
   uint32_t fields = bson_count_keys(pattern);
   if (fields == 0) return error_set(err, ERR_BadValue, "Shard key is empty");
   if (fields > 32) return error_set(err, ERR_BadValue, "Shard key %s has more than 32 fields", doc_text(a, pattern));
-  out->pattern = arena_bson_copy(a, bson_get_data(pattern), pattern->len);
+  out->pattern = doc_copy(a, pattern);
   out->paths = arena_alloc(a, fields * sizeof *out->paths);
   bson_iter_t it;
   bson_iter_init(&it, pattern);
@@ -168,12 +168,6 @@ const bson_t *shard_key_global_max(const struct shard_key *k, struct arena *a) {
   return shard_key_extend(k, a, &none, true);
 }
 
-struct key shard_key_encode(const struct shard_key *k, struct arena *a, const bson_t *key) {
-  __attribute__((cleanup(buf_cleanup))) struct buf b = {0};
-  key_append_doc(&b, key, NULL);
-  return key_copy(a, &b);
-}
-
 bool shard_key_equal_patterns(const bson_t *a, const bson_t *b) {
   return doc_compare(a, b) == 0;
 }
@@ -190,4 +184,32 @@ bool shard_key_prefix_of(const struct shard_key *k, const bson_t *index_key) {
     if (!same_kind) return false;
   }
   return true;
+}
+
+// --- bounds ---
+
+struct key bound_key(struct arena *a, const bson_t *bound) {
+  struct buf b __attribute__((cleanup(buf_cleanup))) = {0};
+  key_append_doc(&b, bound, NULL);
+  return key_copy(a, &b);
+}
+
+bool bound_is_all(const bson_t *bound, bson_type_t type) {
+  bson_iter_t it;
+  if (!bson_iter_init(&it, bound)) return false;
+  while (bson_iter_next(&it))
+    if (bson_iter_type(&it) != type) return false;
+  return true;
+}
+
+struct key bound_end(struct arena *a, const bson_t *max) {
+  struct buf b __attribute__((cleanup(buf_cleanup))) = {0};
+  key_append_doc(&b, max, NULL);
+  // No encoding is a prefix of another one, so this sorts behind the bound's own and before nothing that exists.
+  if (bound_is_all(max, BSON_TYPE_MAXKEY)) buf_add_byte(&b, 0xff);
+  return key_copy(a, &b);
+}
+
+const char *range_text(struct arena *a, const bson_t *min, const bson_t *max) {
+  return arena_printf(a, "[%s, %s)", doc_text(a, min), doc_text(a, max));
 }

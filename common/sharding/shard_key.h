@@ -29,9 +29,17 @@ bool shard_key_is_bound(const struct shard_key *k, const bson_t *bound);
 const bson_t *shard_key_extend(const struct shard_key *k, struct arena *a, const bson_t *prefix, bool with_max);
 const bson_t *shard_key_global_min(const struct shard_key *k, struct arena *a);
 const bson_t *shard_key_global_max(const struct shard_key *k, struct arena *a);
-struct key shard_key_encode(const struct shard_key *k, struct arena *a, const bson_t *key); // of a key or a bound
-bool shard_key_equal_patterns(const bson_t *a, const bson_t *b);                            // numeric types aside
+bool shard_key_equal_patterns(const bson_t *a, const bson_t *b); // numeric types aside
 // Whether an index with this key can serve the shard key (it is a prefix), sparse/partial/multikey aside.
 bool shard_key_prefix_of(const struct shard_key *k, const bson_t *index_key);
+
+// A key or a bound as memcmp-able bytes (all shard key fields ascend).
+struct key bound_key(struct arena *a, const bson_t *bound);
+// The same of a range's max, as an exclusive end: the all-MaxKey bound is beyond the point that it names, since a
+// document with that very key belongs to the last chunk.
+struct key bound_end(struct arena *a, const bson_t *max);
+bool bound_is_all(const bson_t *bound, bson_type_t type); // BSON_TYPE_MINKEY, BSON_TYPE_MAXKEY: an end of the key space
+// "[{ customerId: 1 }, { customerId: 5 })" for messages.
+const char *range_text(struct arena *a, const bson_t *min, const bson_t *max);
 
 #endif

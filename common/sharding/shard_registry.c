@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/base/map.h"
+#include "common/bson/doc.h"
 #include "common/sharding/catalog_client.h"
 
 struct entry {
@@ -129,7 +130,7 @@ struct replica_set *shard_registry_get(struct operation *op, struct shard_regist
 }
 
 static const bson_t *copy_tags(struct arena *a, const bson_t *tags) {
-  return tags ? arena_bson_copy(a, bson_get_data(tags), tags->len) : NULL;
+  return tags ? doc_copy(a, tags) : NULL;
 }
 
 bool shard_registry_all(struct operation *op, struct shard_registry *g, bool reload, struct shard_type **out, size_t *n,
@@ -144,5 +145,28 @@ bool shard_registry_all(struct operation *op, struct shard_registry *g, bool rel
     to->host = arena_strdup(op->arena, to->host);
     to->tags = copy_tags(op->arena, to->tags);
   }
+  return true;
+}
+
+// Adds a set's connection string to the three parts of the map.
+static void append_set(struct arena *a, const char *name, const char *connection_string, bson_t *map, bson_t *hosts,
+                       bson_t *strings) {
+  const char *set, **list;
+  size_t n;
+  bson_append_utf8(map, name, -1, connection_string, -1);
+  bson_append_utf8(strings, connection_string, -1, name, -1);
+  if (!replica_set_parse(a, connection_string, &set, &list, &n, NULL)) return;
+  for (size_t i = 0; i < n; i++) bson_append_utf8(hosts, list[i], -1, name, -1);
+}
+
+bool shard_registry_map(struct operation *op, struct shard_registry *g, bool reload, bson_t *reply, struct error *err) {
+  struct arena *a = op->arena;
+  bson_t *map = arena_bson(a), *hosts = arena_bson(a), *strings = arena_bson(a);
+  if ((reload || !g->loaded) && !shard_registry_reload(op, g, err)) return false;
+  for (size_t i = 0; i < g->n_shards; i++) append_set(a, g->shards[i].name, g->shards[i].host, map, hosts, strings);
+  append_set(a, "config", replica_set_string(g->config), map, hosts, strings);
+  bson_append_document(reply, "map", -1, map);
+  bson_append_document(reply, "hosts", -1, hosts);
+  bson_append_document(reply, "connStrings", -1, strings);
   return true;
 }

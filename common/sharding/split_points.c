@@ -102,14 +102,9 @@ void split_points_take(struct split_points *s, struct key key, const bson_t *doc
     return;
   }
   s->reply_bytes += bytes;
-  if (s->n == s->cap) {
-    s->cap = s->cap ? 2 * s->cap : 16;
-    struct point *grown = arena_alloc(s->arena, s->cap * sizeof *grown);
-    if (s->n) memcpy(grown, s->points, s->n * sizeof *grown);
-    s->points = grown;
-  }
+  s->points = arena_grow(s->arena, s->points, s->n, &s->cap, sizeof *s->points);
   s->last = copy_key(s->arena, key);
-  s->points[s->n++] = (struct point){s->last, arena_bson_copy(s->arena, bson_get_data(document), document->len)};
+  s->points[s->n++] = (struct point){s->last, doc_copy(s->arena, document)};
   s->count = 0;
 }
 

@@ -20,12 +20,7 @@ static bool collect(void *ctx, const struct chunk *c) {
   for (size_t i = 0; i < t->n; i++) {
     if (t->shards[i] == c->shard) return true;
   }
-  if (t->n == t->cap) {
-    t->cap = t->cap ? 2 * t->cap : 8;
-    const char **grown = arena_alloc(t->arena, t->cap * sizeof *grown);
-    if (t->n) memcpy(grown, t->shards, t->n * sizeof *grown);
-    t->shards = grown;
-  }
+  t->shards = arena_grow(t->arena, t->shards, t->n, &t->cap, sizeof *t->shards);
   t->shards[t->n++] = c->shard;
   return true;
 }
@@ -115,7 +110,7 @@ bool target_filter(struct arena *a, const struct chunk_map *m, const struct matc
   *out = (struct targets){0};
   if (shard_key_of_filter(key, a, filter, &fixed) && (simple_collation || !key_depends_on_collation(fixed))) {
     struct chunk c;
-    chunk_map_find(m, shard_key_encode(key, a, fixed), &c);
+    chunk_map_find(m, bound_key(a, fixed), &c);
     collect(&t, &c);
     out->exact_key = true;
   } else {
@@ -125,7 +120,7 @@ bool target_filter(struct arena *a, const struct chunk_map *m, const struct matc
   }
   if (t.n == 0) { // a contradiction: some shard must answer "nothing"
     struct chunk first;
-    struct key lowest = shard_key_encode(key, a, shard_key_global_min(key, a));
+    struct key lowest = bound_key(a, shard_key_global_min(key, a));
     chunk_map_find(m, lowest, &first);
     collect(&t, &first);
   }

@@ -184,7 +184,7 @@ static void routing_table(struct bench *b) {
       BSON_APPEND_MAXKEY(bound, "k");
     else
       BSON_APPEND_INT32(bound, "k", i * 1000);
-    const bson_t *kept = arena_bson_copy(a, bson_get_data(bound), bound->len);
+    const bson_t *kept = doc_copy(a, bound);
     bson_destroy(bound);
     buf_clear(&key);
     key_append_doc(&key, kept, NULL);

@@ -100,7 +100,7 @@ const bson_t *client_call(struct client *c, struct arena *a, const char *db, con
   struct message *m = arena_zalloc(a, sizeof *m);
   struct error err;
   if (!message_parse(a, c->in.data, c->in.len, m, &err)) give_up("bad reply: %s", err.message);
-  const bson_t *reply = arena_bson_copy(a, bson_get_data(&m->body), m->body.len);
+  const bson_t *reply = doc_copy(a, &m->body);
   if (!may_fail && (doc_i64(reply, "ok", 0) != 1 || doc_has(reply, "writeErrors"))) {
     give_up("%s answered %s", doc_text(a, command), doc_text(a, reply));
   }

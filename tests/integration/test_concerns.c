@@ -97,9 +97,13 @@ static void write_concerns(void **state) {
   give_modes();
   struct raw r = raw_dial(&cluster.routers[0]);
   assert_int_equal(raw_code(&r, "admin", "{'enableSharding':'plain','primaryShard':'sh1'}"), 0);
-  raw_close(&r);
   try_concerns(set_primary(&cluster.shards[0]));
   try_concerns(&cluster.routers[0]);
+  assert_int_equal(raw_code(&r, "admin",
+                            "{'bulkWrite':1,'ops':[{'insert':0,'document':{}}],'nsInfo':[{'ns':'plain.w'}],"
+                            "'writeConcern':{'w':4}}"),
+                   UNSATISFIABLE);
+  raw_close(&r);
 }
 
 // One member is stopped: a write that wants it too is acknowledged as late, with the write done.

@@ -379,14 +379,18 @@ static void in_shell(const char *node, const struct process *p, const char *scri
   if (!strstr(out, says)) fail_msg("%s on %s says: %s", script, p->name, out);
 }
 
-static void shell_helpers(void **state) {
-  char node[300] = "";
+static bool find_node(char node[300]) {
+  *node = 0;
   FILE *f = popen("tests/node.sh 2>/dev/null", "r");
-  if (fgets(node, sizeof node, f)) node[strcspn(node, "\n")] = 0;
-  if (pclose(f) != 0 || !*node) {
-    print_message("no node.js for mongosh here: not tried\n");
-    return;
-  }
+  if (fgets(node, 300, f)) node[strcspn(node, "\n")] = 0;
+  if (pclose(f) == 0 && *node) return true;
+  print_message("no node.js for mongosh here: not tried\n");
+  return false;
+}
+
+static void shell_helpers(void **state) {
+  char node[300];
+  if (!find_node(node)) return;
   struct process *p = set_primary(&cluster.shards[1]), *s = set_secondary(&cluster.shards[1], 0);
   in_shell(
       node, p,
@@ -406,6 +410,30 @@ static void shell_helpers(void **state) {
   in_shell(node, p, "const c = rs.conf(); c.settings.electionTimeoutMillis = 1600; print(rs.reconfig(c).ok)", "1");
   in_shell(node, p, "print(rs.stepDown(5, 5).ok)", "1");
   in_shell(node, &cluster.routers[0], "print(db.adminCommand({getLog: \"global\"}).log.length > 3)", "true");
+}
+
+// A primary does not make itself one that cannot be primary, unless it is forced to: then it hands over.
+static void primary_without_priority(void **state) {
+  char node[300];
+  if (!find_node(node)) return;
+  struct set *s = &cluster.shards[1];
+  struct process *p = set_primary(s);
+  static const char unelectable[] =
+      "const me = db.hello().me, c = rs.conf(), own = c.members.find(m => m.host === me);";
+  char script[600];
+  (void)snprintf(script, sizeof script,
+                 "%s own.priority = 0; try { rs.reconfig(c) } catch (e) { print(e.codeName, e.message) }", unelectable);
+  in_shell(node, p, script, "NodeNotElectable This node, 127.0.0.1:");
+  (void)snprintf(script, sizeof script,
+                 "%s c.members = c.members.filter(m => m !== own); "
+                 "try { rs.reconfig(c) } catch (e) { print(e.codeName) }",
+                 unelectable);
+  in_shell(node, p, script, "NodeNotFound");
+  assert_true(set_primary(s) == p);
+  (void)snprintf(script, sizeof script, "%s own.priority = 0; print(rs.reconfig(c, {force: true}).ok)", unelectable);
+  in_shell(node, p, script, "1");
+  struct process *other = set_other_primary(s, p);
+  in_shell(node, other, "const c = rs.conf(); c.members.forEach(m => m.priority = 1); print(rs.reconfig(c).ok)", "1");
 }
 
 // --- partial results ---
@@ -452,11 +480,17 @@ static int stop(void **state) {
 
 int main(void) {
   mongoc_init();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(retryable_writes), cmocka_unit_test(not_retryable),   cmocka_unit_test(labels),
-      cmocka_unit_test(step_down),        cmocka_unit_test(oplog),           cmocka_unit_test(hello_waits),
-      cmocka_unit_test(hello_streams),    cmocka_unit_test(stopped_primary), cmocka_unit_test(shell_helpers),
-      cmocka_unit_test(partial_results)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(retryable_writes),
+                                     cmocka_unit_test(not_retryable),
+                                     cmocka_unit_test(labels),
+                                     cmocka_unit_test(step_down),
+                                     cmocka_unit_test(oplog),
+                                     cmocka_unit_test(hello_waits),
+                                     cmocka_unit_test(hello_streams),
+                                     cmocka_unit_test(stopped_primary),
+                                     cmocka_unit_test(shell_helpers),
+                                     cmocka_unit_test(primary_without_priority),
+                                     cmocka_unit_test(partial_results)};
   int failed = cmocka_run_group_tests(tests, start, stop);
   mongoc_cleanup();
   return failed;

@@ -57,12 +57,7 @@ bool pipeline_add_stage(struct stage_parser *p, const char *name, const bson_val
   bool added = false;
   if (type->parse && !type->parse(p, s, &added)) return false;
   if (added) return true; // other stages stand for it
-  if (pipe->n == pipe->cap) {
-    pipe->cap = pipe->cap ? 2 * pipe->cap : 8;
-    struct stage **grown = arena_alloc(p->arena, pipe->cap * sizeof(struct stage *));
-    if (pipe->n) memcpy(grown, pipe->stages, pipe->n * sizeof(struct stage *));
-    pipe->stages = grown;
-  }
+  pipe->stages = arena_grow(p->arena, pipe->stages, pipe->n, &pipe->cap, sizeof *pipe->stages);
   s->at = pipe->n;
   s->scratch = arena_new();
   arena_on_free(p->arena, free_scratch, s);

@@ -54,8 +54,8 @@ static struct world make(size_t n_shards, const char *placement) {
     *c = (struct chunk){.shard = names[*p - '0'], .major = 1, .minor = (uint32_t)n};
     c->min_doc = bound(&w, n == 0 ? -1 : (int)n * 10);
     c->max_doc = bound(&w, n + 1 == count ? KEYS : (int)(n + 1) * 10);
-    c->min = shard_key_encode(&w.key, w.a, c->min_doc);
-    c->max = shard_key_encode(&w.key, w.a, c->max_doc);
+    c->min = bound_key(w.a, c->min_doc);
+    c->max = bound_key(w.a, c->max_doc);
     n++;
   }
   struct chunk_version g = {.timestamp = 1};
@@ -67,8 +67,8 @@ static struct world make(size_t n_shards, const char *placement) {
 }
 
 static void zone(struct world *w, const char *name, int min, int max) {
-  w->zones[w->in.n_zones++] = (struct policy_zone){shard_key_encode(&w->key, w->a, bound(w, min)),
-                                                   shard_key_encode(&w->key, w->a, bound(w, max)), name};
+  w->zones[w->in.n_zones++] =
+      (struct policy_zone){bound_key(w->a, bound(w, min)), bound_key(w->a, bound(w, max)), name};
 }
 
 static const bson_t *tags(struct world *w, const char *name) {
@@ -244,7 +244,7 @@ static void a_zone_bound_inside_a_chunk_comes_before_all(void **state) {
   assert_int_equal(policy_zone_bounds_within(&w.in, &w.crossing, bounds, 8), 1);
   assert_ptr_equal(bounds[0], &w.zones[0].min);
   struct chunk c;
-  chunk_map_find(w.map, shard_key_encode(&w.key, w.a, bound(&w, 25)), &c);
+  chunk_map_find(w.map, bound_key(w.a, bound(&w, 25)), &c);
   assert_int_equal(policy_zone_bounds_within(&w.in, &c, bounds, 8), 1); // 25 once, though two zones meet there
   end(&w);
 }

@@ -9,7 +9,7 @@
 
 enum { MEMBERS = 3 };
 
-enum role { PRIMARY, SECONDARY, SILENT, OTHER_SET, HIDDEN };
+enum role { PRIMARY, SECONDARY, SILENT, STOPPED, OTHER_SET, HIDDEN };
 
 struct fake {
   struct cluster *cluster;
@@ -44,7 +44,7 @@ static void append_member_list(const struct cluster *c, bson_t *reply) {
 
 static bool run_hello(struct request *r, bson_t *reply, struct error *err) {
   struct fake *f = r->daemon;
-  if (f->role == SILENT && !doc_has(r->body, "client")) return op_sleep(r->op, 60000, err);
+  if (f->role == STOPPED || (f->role == SILENT && !doc_has(r->body, "client"))) return op_sleep(r->op, 60000, err);
   bson_t part;
   bson_oid_t election = {.bytes = {[11] = f->term}};
   BSON_APPEND_UTF8(reply, "setName", f->role == OTHER_SET ? "other" : "rs");
@@ -66,7 +66,7 @@ static bool run_ping(struct request *r, bson_t *reply, struct error *err) {
   struct fake *f = r->daemon;
   f->pings++;
   if (f->refuse_pings || f->refuse_first-- > 0) return error_set(err, ERR_NotWritablePrimary, "not primary");
-  return f->role != SILENT || op_sleep(r->op, 60000, err);
+  return (f->role != SILENT && f->role != STOPPED) || op_sleep(r->op, 60000, err);
 }
 
 static void handle(void *ctx, struct operation *op, struct connection *c, const struct message *m, bson_t *reply) {
@@ -259,6 +259,45 @@ static void silence(struct operation *op, bool cut_off) {
   teardown(op, &c);
 }
 
+enum { CALLS = 3 };
+
+struct call {
+  struct cluster *c;
+  bool ok, ended;
+};
+
+static void ping_once(struct operation *op, void *arg) {
+  struct call *call = arg;
+  struct error err;
+  call->ok = ping(op, call->c, false, &err);
+  call->ended = true;
+}
+
+// There is one connection for these calls: the others hang while they make theirs, and are sent to the successor.
+static void connecting(struct operation *op, void *arg) {
+  struct cluster c;
+  struct error err;
+  setup(op, &c);
+  EXPECT(selects(op, &c, READ_PRIMARY, NULL, 0));
+  EXPECT(op_sleep(op, 20, &err));
+  c.members[0].role = STOPPED;
+  struct call calls[CALLS] = {0};
+  for (int i = 0; i < CALLS; i++) {
+    calls[i].c = &c;
+    (void)operation_start(op->loop, "call", ping_once, &calls[i]);
+  }
+  struct late l = {.f = &c.members[1], .after_ms = 250};
+  (void)operation_start(op->loop, "late", become_primary, &l);
+  int64_t from = clock_mono_ms();
+  for (int i = 0; i < CALLS; i++) {
+    while (!calls[i].ended && op_sleep(op, 5, &err)) continue;
+  }
+  EXPECT(clock_mono_ms() - from < 9000); // not so long as a connection may take to be made
+  EXPECT(calls[0].ok + calls[1].ok + calls[2].ok == CALLS - c.members[0].pings);
+  EXPECT(c.members[1].pings == CALLS - c.members[0].pings && c.members[0].pings <= 1);
+  teardown(op, &c);
+}
+
 static void stopped(struct operation *op, void *arg) {
   silence(op, false);
 }
@@ -270,6 +309,7 @@ static void cut_off(struct operation *op, void *arg) {
 static void test_silent_primary(void **state) {
   in_loop(stopped, NULL);
   in_loop(cut_off, NULL);
+  in_loop(connecting, NULL);
 }
 
 static void foreign(struct operation *op, void *arg) {

@@ -15,7 +15,7 @@ struct wire {
 
 static struct channel *dial(struct wire *w) {
   struct error err;
-  struct channel *c = channel_open(w->op, w->f->host, scratch, loop_now_ms(w->op->loop) + 10000, &err);
+  struct channel *c = channel_open(w->op, w->f->host, scratch, NULL, loop_now_ms(w->op->loop) + 10000, &err);
   EXPECT(c != NULL);
   return c;
 }
@@ -190,13 +190,15 @@ static void test_op_query(void **state) {
   with_wire(old_queries);
 }
 
-// A client that asks for much and reads nothing costs a bounded amount of memory.
-static void slow_reader(struct wire *w) {
+// A client that asks for much and reads nothing costs a bounded amount of memory: 100 requests, so many at once.
+static void read_nothing(struct wire *w, int at_once) {
   (void)uv_read_stop((uv_stream_t *)&w->c->tcp);
-  for (int i = 0; i < 100; i++)
+  for (int i = 1; i <= 100; i++) {
     add_command(&w->out, i, 0, BCON_NEW("big", BCON_INT32(1), "bytes", BCON_INT32(1000000)));
-  EXPECT(flush(w));
-  a_moment(w->op, 50);
+    if (i % at_once) continue;
+    EXPECT(flush(w));
+    a_moment(w->op, at_once == 1 ? 2 : 50);
+  }
   bson_t metrics = BSON_INITIALIZER, big;
   dispatcher_metrics(w->f->dispatcher, &metrics);
   EXPECT(doc_doc(&metrics, "big", &big) && doc_i64(&big, "total", 0) < 20);
@@ -204,8 +206,17 @@ static void slow_reader(struct wire *w) {
   EXPECT(answers(w)); // the others do not notice
 }
 
+static void slow_reader(struct wire *w) {
+  read_nothing(w, 100);
+}
+
+static void slow_reader_that_asks_slowly(struct wire *w) {
+  read_nothing(w, 1);
+}
+
 static void test_slow_reader(void **state) {
   with_wire(slow_reader);
+  with_wire(slow_reader_that_asks_slowly);
 }
 
 // Only what came compressed is answered compressed, once the handshake has agreed on a compressor.

@@ -14,7 +14,7 @@ static const bson_t *json(struct arena *a, const char *text) {
   bson_error_t e;
   bson_t *made = bson_new_from_json((const uint8_t *)text, -1, &e);
   if (!made) fail_msg("%s: %s", text, e.message);
-  const bson_t *copy = arena_bson_copy(a, bson_get_data(made), made->len);
+  const bson_t *copy = doc_copy(a, made);
   bson_destroy(made);
   return copy;
 }

@@ -23,7 +23,7 @@ static const bson_t *json(struct arena *a, const char *text) {
   bson_error_t e;
   bson_t *made = bson_new_from_json((const uint8_t *)text, -1, &e);
   if (!made) fail_msg("%s: %s", text, e.message);
-  const bson_t *copy = arena_bson_copy(a, bson_get_data(made), made->len);
+  const bson_t *copy = doc_copy(a, made);
   bson_destroy(made);
   return copy;
 }
@@ -173,8 +173,8 @@ static struct chunk_map *one_chunk(struct fixture *f, const char *pattern) {
   struct chunk c = {.shard = "sh1", .major = 1};
   c.min_doc = shard_key_global_min(&key, f->a);
   c.max_doc = shard_key_global_max(&key, f->a);
-  c.min = shard_key_encode(&key, f->a, c.min_doc);
-  c.max = shard_key_encode(&key, f->a, c.max_doc);
+  c.min = bound_key(f->a, c.min_doc);
+  c.max = bound_key(f->a, c.max_doc);
   struct chunk_version generation = {.timestamp = 1};
   struct chunk_map *m = chunk_map_make(json(f->a, pattern), &generation, &c, 1, &err);
   if (!m) fail_msg("%s", err.message);

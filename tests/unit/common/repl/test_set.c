@@ -196,10 +196,15 @@ static bool all_there(struct operation *op, struct member_process *p) {
   return c != NULL;
 }
 
-// A configuration as an operator would write it: with the last member, or without the first.
+// A configuration as an operator would write it: with the last member, or without the first, who must not be primary.
 static void reconfigure(struct operation *op, struct member_process *p) {
   const bson_t *old = repl_config(p->r);
   bson_t next = BSON_INITIALIZER, members, m;
+  struct error err;
+  if (shared->order == REMOVE_FIRST && p->n == 0) {
+    if (!repl_step_down(op, p->r, 60, false, &err)) (void)fprintf(stderr, "step down: %s\n", err.message);
+    return;
+  }
   BSON_APPEND_UTF8(&next, "_id", "rs0");
   BSON_APPEND_INT64(&next, "version", doc_i64(old, "version", 1) + 1);
   BSON_APPEND_ARRAY_BEGIN(&next, "members", &members);
@@ -213,7 +218,6 @@ static void reconfigure(struct operation *op, struct member_process *p) {
     bson_append_document_end(&members, &m);
   }
   bson_append_array_end(&next, &members);
-  struct error err;
   if (repl_reconfig(op, p->r, &next, false, &err))
     shared->order = NOTHING;
   else

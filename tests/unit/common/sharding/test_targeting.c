@@ -30,8 +30,8 @@ static struct chunk_map *make(struct arena *a, const char *pattern, const char *
                                .shard = names[i],
                                .major = 1,
                                .minor = (uint32_t)i,
-                               .min = shard_key_encode(&k, a, min),
-                               .max = shard_key_encode(&k, a, max)};
+                               .min = bound_key(a, min),
+                               .max = bound_key(a, max)};
     min = max;
   }
   struct chunk_version g = {.timestamp = 1};

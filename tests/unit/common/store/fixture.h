@@ -28,6 +28,7 @@ struct fixture {
   int64_t wall;
   struct change_list *list;
   struct arena *a;
+  int32_t turn; // of apply_quarter_mib()
 };
 
 __attribute__((unused)) static void remove_tree(const char *path) {
@@ -106,7 +107,7 @@ __attribute__((unused)) static const bson_t *json(struct fixture *f, const char 
   bson_t *b = bson_new_from_json((const uint8_t *)text, -1, &e);
   if (!b) print_error("%s: %s\n", text, e.message);
   assert_non_null(b);
-  const bson_t *kept = arena_bson_copy(f->a, bson_get_data(b), b->len);
+  const bson_t *kept = doc_copy(f->a, b);
   bson_destroy(b);
   return kept;
 }
@@ -181,6 +182,33 @@ __attribute__((unused)) static bool has_id(struct fixture *f, const uint8_t uuid
   if (!store_find_id(coll(f, uuid), f->a, &v, &in, &at, &doc)) return false;
   assert_int_equal(doc_i64(doc, "_id", -1), id);
   return in == file && at == rid;
+}
+
+// An entry of 256 KiB into file 1 of UUID_A: 64 documents, each another one than before, since SQLite does not write
+// again what is there.
+__attribute__((unused)) static void apply_quarter_mib(struct fixture *f) {
+  static char pad[4000];
+  memset(pad, 'x', sizeof pad - 1);
+  for (int n = 0; n < 64; n++) {
+    bson_t doc = BSON_INITIALIZER;
+    int32_t rid = 1 + f->turn++ % 4000;
+    BSON_APPEND_INT32(&doc, "_id", rid);
+    BSON_APPEND_INT32(&doc, "turn", f->turn);
+    BSON_APPEND_UTF8(&doc, "pad", pad);
+    change_put(f->list, coll(f, UUID_A), 1, rid, &doc);
+    bson_destroy(&doc);
+  }
+  apply(f);
+}
+
+// UUID_A with two documents, and a scan that stands at the first one and is never saved by its owner.
+__attribute__((unused)) static struct scan *idle_scan(struct fixture *f, struct arena *a) {
+  struct scan_row row;
+  create(f, UUID_A, "db.a", 1, "{}", "[]");
+  put(f, UUID_A, 1, 5000, "{\"_id\": 5000}");
+  put(f, UUID_A, 1, 5001, "{\"_id\": 5001}");
+  struct scan *s = scan_open(a, coll(f, UUID_A), &(struct scan_spec){.index = coll(f, UUID_A)->indexes[0]});
+  return scan_next(s, &row, NULL) ? s : NULL;
 }
 
 #endif

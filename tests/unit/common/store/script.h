@@ -301,7 +301,7 @@ __attribute__((unused)) static struct script *script_new(uint64_t seed, size_t n
     if (s->n) script_entry(s);
     if (!s->list->n) change_noop(s->list);
     const bson_t *e = changes_finish(s->list, (uint64_t)(s->n + 1) << 32, 1700000000000 + (int64_t)s->n * 20000);
-    s->entries[s->n++] = arena_bson_copy(a, bson_get_data(e), e->len);
+    s->entries[s->n++] = doc_copy(a, e);
     changes_clear(s->list);
   }
   return s;

@@ -60,21 +60,9 @@ static void tick(struct operation *op, void *arg) {
 static void write_much(struct operation *op, struct writing *w) {
   struct fixture *f = w->f;
   struct db *d = coll(f, UUID_A)->files[0]->handle->table.db;
-  static char pad[4000];
-  memset(pad, 'x', sizeof pad - 1);
-  int32_t turn = 0;
   for (size_t i = 0; i < WRITTEN * 4; i++) {
     while (store_holds(f->s) || store_behind(f->s)) (void)op_sleep(op, 1, NULL);
-    for (int n = 0; n < 64; n++) {
-      bson_t doc = BSON_INITIALIZER;
-      int32_t rid = 1 + turn++ % 4000;
-      BSON_APPEND_INT32(&doc, "_id", rid);
-      BSON_APPEND_INT32(&doc, "turn", turn);
-      BSON_APPEND_UTF8(&doc, "pad", pad);
-      change_put(f->list, coll(f, UUID_A), 1, rid, &doc);
-      bson_destroy(&doc);
-    }
-    apply(f);
+    apply_quarter_mib(f);
     (void)op_sleep(op, 1, NULL);
     if (d->wal_bytes > w->largest_wal) w->largest_wal = d->wal_bytes;
   }
@@ -86,13 +74,10 @@ static void steady_writes(struct operation *op, void *arg) {
   loop_thread = pthread_self();
   f->s->limits =
       (struct db_limits){.commit_dirty = MIB, .checkpoint_wal = 5 * MIB, .wal = 60 * MIB, .checkpoint_again = 4 * MIB};
-  create(f, UUID_A, "db.a", 1, "{}", "[]");
-  put(f, UUID_A, 1, 5000, "{\"_id\": 5000}");
-  put(f, UUID_A, 1, 5001, "{\"_id\": 5001}");
   struct arena *a = arena_new();
-  struct scan *idle = scan_open(a, coll(f, UUID_A), &(struct scan_spec){.index = coll(f, UUID_A)->indexes[0]});
+  struct scan *idle = idle_scan(f, a);
   struct scan_row row;
-  EXPECT(scan_next(idle, &row, NULL)); // and never saved by its owner
+  EXPECT(idle != NULL);
   watching = true;
   (void)operation_start(op->loop, "tick", tick, &w);
   write_much(op, &w);

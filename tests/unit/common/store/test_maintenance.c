@@ -17,21 +17,9 @@ static size_t wal_size(const struct db *d) {
 // Writes `mib` MiB, an entry of 256 KiB after the other, and returns the largest size the WAL had.
 static size_t write_much(struct operation *op, struct fixture *f, size_t mib, bool tick) {
   struct db *d = coll(f, UUID_A)->files[0]->handle->table.db;
-  static char pad[4000];
-  static int32_t turn; // each document is another one: SQLite does not write again what is there
-  memset(pad, 'x', sizeof pad - 1);
   size_t largest = 0;
   for (size_t i = 0; i < mib * 4; i++) {
-    for (int n = 0; n < 64; n++) {
-      bson_t doc = BSON_INITIALIZER;
-      int32_t rid = 1 + turn++ % 4000;
-      BSON_APPEND_INT32(&doc, "_id", rid);
-      BSON_APPEND_INT32(&doc, "turn", turn);
-      BSON_APPEND_UTF8(&doc, "pad", pad);
-      change_put(f->list, coll(f, UUID_A), 1, rid, &doc);
-      bson_destroy(&doc);
-    }
-    apply(f);
+    apply_quarter_mib(f);
     if (tick && i % 4 == 0) store_tick(op, f->s);
     if (wal_size(d) > largest) largest = wal_size(d);
   }
@@ -46,13 +34,10 @@ static void use_small_limits(struct fixture *f) {
 static void bounded_wal(struct operation *op, void *arg) {
   struct fixture *f = arg;
   use_small_limits(f);
-  create(f, UUID_A, "db.a", 1, "{}", "[]");
-  put(f, UUID_A, 1, 5000, "{\"_id\": 5000}");
-  put(f, UUID_A, 1, 5001, "{\"_id\": 5001}");
   struct arena *a = arena_new();
-  struct scan *idle = scan_open(a, coll(f, UUID_A), &(struct scan_spec){.index = coll(f, UUID_A)->indexes[0]});
+  struct scan *idle = idle_scan(f, a);
   struct scan_row row;
-  EXPECT(scan_next(idle, &row, NULL)); // and never saved
+  EXPECT(idle != NULL);
   size_t largest = write_much(op, f, 60, true);
   if (largest > 8 * MIB) (void)fprintf(stderr, "with ticks: %zu\n", largest);
   EXPECT(largest <= 8 * MIB);
