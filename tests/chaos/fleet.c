@@ -314,7 +314,8 @@ static bool add_set(struct fleet *f, int set) {
     if (!add_daemon(f, program, set, m, name)) return false;
     struct member_daemon *d = &f->daemons[f->n - 1];
     (void)snprintf(d->process.arguments, sizeof d->process.arguments, "--replSet %s --setParameter %s", name,
-                   set ? "orphanCleanupDelaySecs=2" : "balancerRoundIntervalMs=1000");
+                   set ? "orphanCleanupDelaySecs=2 --setParameter rangeFileMergeIntervalSecs=1"
+                       : "balancerRoundIntervalMs=1000");
     if (f->plan.small_disks && set == f->plan.shards) d->small_disk = mount_small_disk(d);
   }
   return true;
