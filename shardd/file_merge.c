@@ -14,7 +14,8 @@
 enum {
   BATCH_BYTES = 64 * 1024, // of one entry: about a millisecond of applying, on every member
   BATCH_DOCUMENTS = 200,
-  PAUSE_MS = 3,        // after each entry: clients go first
+  PAUSE_MIN_MS = 3, // after each entry: clients go first
+  PAUSE_MAX_MS = 100,
   QUIET_MS = 200,      // between looks whether a migration is over
   REST_DOCUMENTS = 50, // copied while writes wait
   REST_BYTES = 64 * 1024,
@@ -136,11 +137,15 @@ static bool copy_next(struct file_merge *m, struct collection *c, struct write *
 static struct collection *begin_batch(struct operation *op, struct file_merge *m, struct write **w, struct error *err) {
   *w = write_begin(op, m->sh->node.repl);
   if (!wait_quiet(op, m, err) || !write_admit(op, m->sh->node.repl, err) || !lock(op, m, *w, false, err)) return NULL;
+  m->batch_began_ms = clock_mono_ms();
   return collection_of(m, err);
 }
 
-static bool end_batch(struct operation *op, struct write *w, struct error *err) {
-  return write_commit(op, w, err) && op_sleep(op, PAUSE_MS, err);
+// As long as the batch took, clients have the disk and the other members for themselves.
+static bool end_batch(struct operation *op, const struct file_merge *m, struct write *w, struct error *err) {
+  if (!write_commit(op, w, err)) return false;
+  int64_t took = clock_mono_ms() - m->batch_began_ms;
+  return op_sleep(op, took < PAUSE_MIN_MS ? PAUSE_MIN_MS : took > PAUSE_MAX_MS ? PAUSE_MAX_MS : took, err);
 }
 
 static bool copy_step(struct operation *op, void *ctx, bool *more, struct error *err) {
@@ -155,7 +160,7 @@ static bool copy_step(struct operation *op, void *ctx, bool *more, struct error 
   } while (*more && bytes < BATCH_BYTES && !op_yield_due(op));
   if (m->scan) scan_save(m->scan);
   if (m->bytes > 2 * m->run.bytes + BATCH_BYTES) return give_up(err, "the files grow while they are copied");
-  return end_batch(op, w, err);
+  return end_batch(op, m, w, err);
 }
 
 // --- 3: what was changed meanwhile ---
@@ -182,7 +187,7 @@ static bool catch_up_step(struct operation *op, void *ctx, bool *more, struct er
     n++;
   }
   m->recopied += (int64_t)n;
-  return end_batch(op, w, err);
+  return write_commit(op, w, err) && op_sleep(op, PAUSE_MIN_MS, err); // no longer: it has to become less
 }
 
 // --- 4: the switch ---
@@ -279,7 +284,7 @@ static bool switch_step(struct operation *op, void *ctx, bool *more, struct erro
   if (ready) m->done = write_commit(op, w, err);
   write_abandon(w);
   m->blocked_us += clock_mono_us() - began;
-  return m->done || (!ready && op_sleep(op, PAUSE_MS, err));
+  return m->done || (!ready && op_sleep(op, PAUSE_MIN_MS, err));
 }
 
 // --- the whole ---

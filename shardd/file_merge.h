@@ -41,6 +41,7 @@ struct file_merge {
   size_t few; // so many changed documents may be left for the last step
   struct scan *scan;
   bool done;
+  int64_t batch_began_ms;
   int64_t documents, bytes; // copied
   int64_t recopied;         // documents that were changed meanwhile
   int64_t blocked_us;       // how long writes waited for the last step

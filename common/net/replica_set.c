@@ -103,6 +103,20 @@ static void append_hosts(const bson_t *hello, const char *field, struct buf *to)
   }
 }
 
+// The members that a hello names, with commas between; false: it names none.
+static bool list_members(const bson_t *hello, struct buf *to) {
+  append_hosts(hello, "hosts", to);
+  append_hosts(hello, "passives", to);
+  return to->len > 0;
+}
+
+// Takes the list apart.
+static void add_members(struct replica_set *s, struct buf *list) {
+  char *save;
+  for (char *host = strtok_r((char *)list->data, ",", &save); host; host = strtok_r(NULL, ",", &save))
+    add_member(s, host);
+}
+
 static void end_watch(struct member *m) {
   if (m->op) operation_kill(m->op, ERR_CallbackCanceled);
   if (m->await_op) operation_kill(m->await_op, ERR_CallbackCanceled);
@@ -111,9 +125,7 @@ static void end_watch(struct member *m) {
 // The primary's list of hosts is the set: members that it lacks are dropped, new ones are watched.
 static void take_members(struct replica_set *s, const bson_t *hello) {
   __attribute__((cleanup(buf_cleanup))) struct buf list = {0};
-  append_hosts(hello, "hosts", &list);
-  append_hosts(hello, "passives", &list);
-  if (!list.len) return;
+  if (!list_members(hello, &list)) return;
   __attribute__((cleanup(buf_cleanup))) struct buf full = {0};
   buf_printf(&full, "%s/%s", s->name, buf_str(&list));
   if (s->current && !strcmp(s->current, buf_str(&full))) return;
@@ -128,19 +140,13 @@ static void take_members(struct replica_set *s, const bson_t *hello) {
     m->gone = true;
     end_watch(m);
   }
-  char *save, *copy = (char *)list.data;
-  for (char *host = strtok_r(copy, ",", &save); host; host = strtok_r(NULL, ",", &save)) add_member(s, host);
+  add_members(s, &list);
 }
 
 // Without a primary the members that others name are watched too: one of them may be it. None is dropped.
 static void add_named_members(struct replica_set *s, const bson_t *hello) {
   __attribute__((cleanup(buf_cleanup))) struct buf list = {0};
-  append_hosts(hello, "hosts", &list);
-  append_hosts(hello, "passives", &list);
-  if (!list.len) return;
-  char *save;
-  for (char *host = strtok_r((char *)list.data, ",", &save); host; host = strtok_r(NULL, ",", &save))
-    add_member(s, host);
+  if (list_members(hello, &list)) add_members(s, &list);
 }
 
 static bool newest_election(struct replica_set *s, const bson_t *hello) {
@@ -301,9 +307,7 @@ struct replica_set *replica_set_watch(struct loop *l, struct remotes *r, const c
 void replica_set_unwatch(struct replica_set *s) {
   if (!s) return;
   s->closing = true;
-  for (struct member *m = s->members; m; m = m->next) {
-    end_watch(m);
-  }
+  for (struct member *m = s->members; m; m = m->next) end_watch(m);
   event_signal(&s->changed);
   replica_set_unref(s);
 }

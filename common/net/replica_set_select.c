@@ -77,8 +77,8 @@ static const struct member *pick(const struct replica_set *s, const struct wish 
 static const struct member *pick_tagged(const struct replica_set *s, struct wish w, const bson_t *preference) {
   bson_t sets;
   bson_iter_t it;
-  w.max_staleness_ms = preference ? doc_i64(preference, "maxStalenessSeconds", 0) * 1000 : 0;
-  if (w.max_staleness_ms < 0) w.max_staleness_ms = 0;
+  int64_t seconds = preference ? doc_i64(preference, "maxStalenessSeconds", 0) : 0;
+  if (seconds > 0) w.max_staleness_ms = (seconds < INT32_MAX ? seconds : INT32_MAX) * 1000;
   if (!preference || !doc_doc(preference, "tags", &sets) || bson_empty(&sets) || !bson_iter_init(&it, &sets))
     return pick(s, &w);
   while (bson_iter_next(&it)) {

@@ -158,8 +158,8 @@ bool consensus_catch_up(struct consensus *c, uint64_t now, uint64_t id); // star
 bool consensus_caught_up(const struct consensus *c, uint64_t id);
 bool consensus_transfer(struct consensus *c, uint64_t now,
                         uint64_t id); // hands over; gives up by itself after an election timeout
-// A member that is not eligible (priority 0, frozen, stepped down, syncing) votes but does not stand; see
-// consensus_caretaker().
+// A member that is not eligible (priority 0, frozen, stepped down, syncing) votes but does not stand, also when a
+// leader hands over to it; see consensus_caretaker().
 void consensus_set_eligible(struct consensus *c, bool eligible);
 void consensus_set_election_timeout(struct consensus *c, uint32_t ms);
 

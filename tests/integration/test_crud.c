@@ -289,7 +289,7 @@ static void index_build_under_writes(void **state) {
   assert_int_not_equal(mongoc_bulk_operation_execute(bulk, NULL, NULL), 0);
   mongoc_bulk_operation_destroy(bulk);
   mongoc_collection_destroy(c);
-  struct writer w = {.number = 1};
+  struct writer w = {.number = 1}, later = {.number = 2};
   pthread_create(&w.thread, NULL, writes_during_a_build, &w);
   must(client, db, "{'createIndexes':'bld','indexes':[{'key':{'z':1},'name':'z_1'}]}");
   pthread_join(w.thread, NULL);
@@ -298,6 +298,9 @@ static void index_build_under_writes(void **state) {
   assert_int_equal(reply_i64(&reply, "nrecords"), reply_i64(&reply, "keysPerIndex.z_1"));
   bson_destroy(&reply);
   assert_int_equal(answer("n", "{'count':'bld','query':{'z':777},'hint':'z_1'}"), ROUNDS);
+  pthread_create(&later.thread, NULL, writes_during_a_build, &later);
+  for (int i = 0; i < 50; i++) assert_int_equal(answer("valid", "{'validate':'bld'}"), 1);
+  pthread_join(later.thread, NULL);
   assert_int_equal(
       must_fail(client, db, "{'createIndexes':'bld','indexes':[{'key':{'z':-1},'name':'u','unique':true}]}"), 11000);
   assert_int_equal(answer("nIndexesWas", "{'dropIndexes':'bld','index':'z_1'}"), 2);

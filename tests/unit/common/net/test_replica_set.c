@@ -149,6 +149,8 @@ static void selection(struct operation *op, void *arg) {
   EXPECT(
       selects(op, &c, READ_NEAREST, BCON_NEW("tags", "[", "{", "dc", "south", "}", "{", "dc", "north", "}", "]"), 2));
   EXPECT(selects(op, &c, READ_SECONDARY_PREFERRED, BCON_NEW("tags", "[", "{", "dc", "south", "}", "]"), 0));
+  EXPECT(selects(op, &c, READ_SECONDARY,
+                 BCON_NEW("tags", "[", "{", "dc", "west", "}", "]", "maxStalenessSeconds", BCON_INT64(INT64_MAX)), 1));
   bool seen[MEMBERS] = {0};
   for (int i = 0; i < 100; i++) {
     EXPECT(replica_set_select(op, c.set, READ_SECONDARY, NULL, &host, &err));
