@@ -34,26 +34,24 @@ static bool numeric(const struct expr_call *c, bson_value_t *out, bool *done) {
 
 // --- rounding ---
 
-static bool call_ceil(const struct expr_call *c, bson_value_t *out) {
+static bool to_whole(const struct expr_call *c, enum decimal_rounding how, double (*of_double)(double),
+                     bson_value_t *out) {
   bool done;
   if (!numeric(c, out, &done) || done) return done;
   const bson_value_t *v = &c->args[0];
   if (is_decimal(v))
-    *out = value_decimal(decimal_round(v->value.v_decimal128, 0, DECIMAL_CEILING));
+    *out = value_decimal(decimal_round(v->value.v_decimal128, 0, how));
   else
-    *out = is_integer(v) ? *v : value_real(ceil(v->value.v_double));
+    *out = is_integer(v) ? *v : value_real(of_double(v->value.v_double));
   return true;
 }
 
+static bool call_ceil(const struct expr_call *c, bson_value_t *out) {
+  return to_whole(c, DECIMAL_CEILING, ceil, out);
+}
+
 static bool call_floor(const struct expr_call *c, bson_value_t *out) {
-  bool done;
-  if (!numeric(c, out, &done) || done) return done;
-  const bson_value_t *v = &c->args[0];
-  if (is_decimal(v))
-    *out = value_decimal(decimal_round(v->value.v_decimal128, 0, DECIMAL_FLOOR));
-  else
-    *out = is_integer(v) ? *v : value_real(floor(v->value.v_double));
-  return true;
+  return to_whole(c, DECIMAL_FLOOR, floor, out);
 }
 
 // The number of places, second argument of $round and $trunc.

@@ -26,10 +26,6 @@ struct raw raw_dial(const struct process *p) {
   return r;
 }
 
-void raw_open(struct raw *r, const struct process *p) {
-  *r = raw_dial(p);
-}
-
 void raw_close(struct raw *r) {
   (void)close(r->fd);
 }

@@ -10,7 +10,6 @@ struct raw {
 };
 
 struct raw raw_dial(const struct process *p); // calls wait 30 s at most
-void raw_open(struct raw *r, const struct process *p);
 void raw_close(struct raw *r);
 // A command as command() takes it, with $db added. The reply must be destroyed. Returns its ok.
 bool raw_command(struct raw *r, const char *db, bson_t *reply, const char *fmt, ...)

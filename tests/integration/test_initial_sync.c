@@ -292,9 +292,8 @@ static int tear_down(void **state) {
 static void retry_statement(const struct fixture *f) {
   int64_t end = now_ms() + CATCH_UP_MS;
   for (bool done = false; !done;) {
-    struct raw r;
+    struct raw r = raw_dial(&f->members[primary_of(f)]);
     bson_t reply;
-    raw_open(&r, &f->members[primary_of(f)]);
     done = raw_command(&r, "test", &reply,
                        "{'update':'late','updates':[{'q':{'_id':1},'u':{'$inc':{'n':1}}}],"
                        "'lsid':{'id':{'$binary':{'base64':'AAECAwQFBgcICQoLDA0ODw==','subType':'04'}}},"
