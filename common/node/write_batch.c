@@ -98,8 +98,16 @@ bool batch_wait(struct batch *b, struct error *err) {
   return true;
 }
 
+// invariant: of a command that fails with NotWritablePrimary nothing was written, so that a router may send it again
+// (common/net/replica_set_select.c). Entries before the one that was refused are applied: a part of it was.
+static bool fail_command(const struct batch *b, struct error *err) {
+  if (err->code != ERR_NotWritablePrimary || !write_last_index(b->w)) return false;
+  return error_set(err, ERR_InterruptedDueToReplStateChange,
+                   "operation was interrupted because this member is not primary any more; a part of it was written");
+}
+
 bool batch_commit(struct batch *b, struct error *err) {
-  if (!write_commit(b->op, b->w, err)) return false;
+  if (!write_commit(b->op, b->w, err)) return fail_command(b, err);
   forget_pending(b);
   return true;
 }
@@ -203,8 +211,8 @@ static const bson_t *find_answer(struct batch *b) {
   return answer;
 }
 
-enum outcome batch_run(struct batch *b, size_t i, size_t total, batch_evaluate evaluate, void *statement,
-                       const bson_t **answer, struct error *err) {
+static enum outcome run_statement(struct batch *b, size_t i, size_t total, batch_evaluate evaluate, void *statement,
+                                  const bson_t **answer, struct error *err) {
   b->statement = i;
   if (op_yield_due(b->op) && !batch_pause(b, err)) return OUTCOME_ABORT;
   for (int rechecks = 0;;) {
@@ -224,6 +232,13 @@ enum outcome batch_run(struct batch *b, size_t i, size_t total, batch_evaluate e
       if (!check_again(b, err)) return error_is_stale(err->code) ? record_error(b, i, total, err) : OUTCOME_ABORT;
     }
   }
+}
+
+enum outcome batch_run(struct batch *b, size_t i, size_t total, batch_evaluate evaluate, void *statement,
+                       const bson_t **answer, struct error *err) {
+  enum outcome outcome = run_statement(b, i, total, evaluate, statement, answer, err);
+  if (outcome == OUTCOME_ABORT) (void)fail_command(b, err);
+  return outcome;
 }
 
 // --- the reply ---

@@ -42,6 +42,8 @@ bool write_is_empty(const struct write *w); // nothing unproposed
 bool write_wait(struct operation *op, struct write *w, struct error *err);
 // Proposes what there is and waits until all of it is applied. Locks are gone afterwards, the write can be used again.
 // err: NotWritablePrimary (nothing of the unproposed part was written), InterruptedDueToReplStateChange (unknown).
+// A command must not answer the former when an earlier part of it was proposed (write_last_index()): routers send it
+// again then.
 bool write_commit(struct operation *op, struct write *w, struct error *err);
 // Proposes without waiting; write_commit() later waits for all.
 bool write_propose(struct write *w, struct error *err);
