@@ -41,7 +41,10 @@ static void take_over(struct repl *r, const bson_t *config) {
 }
 
 static bool look_at_change(void *ctx, const struct change *c) {
-  if (!memcmp(c->uuid, config_uuid, sizeof config_uuid) && !strcmp(c->kind, "p")) take_over(ctx, &c->doc);
+  struct repl *r = ctx;
+  if (memcmp(c->uuid, config_uuid, sizeof config_uuid) != 0 || strcmp(c->kind, "p") != 0) return true;
+  r->config_index = r->applied + 1;
+  take_over(r, &c->doc);
   return true;
 }
 

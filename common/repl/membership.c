@@ -142,6 +142,15 @@ static bool is_ready(const struct repl *r, uint64_t id) {
   return told && told->state == MEMBER_SECONDARY;
 }
 
+// Raft sends nothing to a member that was removed, so it has to have applied the configuration that removes it: else it
+// would take itself for a secondary. One that is silent is not waited for.
+static bool knows_configuration(const struct repl *r, uint64_t id) {
+  const struct report *told = transport_report(r->transport, id);
+  int64_t heard = transport_heard(r->transport, id);
+  bool silent = !told || heard < 0 || loop_now_ms(r->loop) - heard >= SILENT_MS;
+  return silent || told->applied >= r->config_index;
+}
+
 // --- steps ---
 
 // One step from raft's members to the configuration's. Removals and demotions first, additions, then promotions.
@@ -154,7 +163,7 @@ static void step(struct operation *op, struct repl *r) {
     if (wanted && (c.votes || x->role != ROLE_VOTER)) continue;
     if (x->id == r->id)
       standing_hand_over(r); // somebody else removes this one
-    else
+    else if (wanted || knows_configuration(r, x->id))
       change_one(r, x->id, !wanted, ROLE_STANDBY);
     return;
   }

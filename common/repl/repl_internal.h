@@ -68,7 +68,8 @@ struct repl {
   uint64_t known_leader;
 
   // Configuration (config.c)
-  bson_t *config; // as applied; before that as asked for. NULL = none
+  bson_t *config;        // as applied; before that as asked for. NULL = none
+  uint64_t config_index; // of its entry, if this process has applied that
 
   bool initiating;
 
