@@ -16,8 +16,8 @@ const char *write_statements_field(enum write_kind kind) {
 static bool number_statements(struct request *r, struct write_command *w, struct error *err) {
   bson_t ids;
   bson_iter_t it;
-  int64_t from = doc_i64(r->body, "stmtId", 0);
-  for (size_t i = 0; i < w->n; i++) w->statements[i].stmt_id = (int32_t)(from + (int64_t)i);
+  uint64_t from = (uint64_t)doc_i64(r->body, "stmtId", 0);
+  for (size_t i = 0; i < w->n; i++) w->statements[i].stmt_id = (int32_t)(from + i); // may wrap, clients choose
   if (!doc_doc(r->body, "stmtIds", &ids)) return true;
   if (bson_count_keys(&ids) != w->n) {
     return error_set(err, ERR_InvalidLength,

@@ -38,5 +38,5 @@ void session_statement_ids(struct arena *a, const bson_t *command, struct statem
 }
 
 int32_t session_statement_id(const struct statement_ids *ids, size_t i) {
-  return i < ids->n_given ? ids->given[i] : ids->first + (int32_t)i;
+  return i < ids->n_given ? ids->given[i] : (int32_t)((uint32_t)ids->first + (uint32_t)i); // may wrap, clients choose
 }

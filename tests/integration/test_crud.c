@@ -369,6 +369,10 @@ static void retried_writes(void **state) {
   process_start(&member);
   assert_int_equal(raw_i64("value.n", modify), 2);
   assert_int_equal(raw_i64("code", update), 225);
+  static const char last[] = "{'insert':'ret','documents':[{'x':3},{'x':4}],'stmtId':2147483647,"
+                             "'txnNumber':{'$numberLong':'4'}," SESSION "}";
+  assert_int_equal(raw_i64("n", last), 2);
+  assert_int_equal(raw_i64("retriedStmtIds.1", last), INT32_MIN); // after the greatest number comes the least
 }
 
 // --- what a restart keeps ---
