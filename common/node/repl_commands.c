@@ -7,6 +7,8 @@
 #include "common/node/initiation.h"
 #include "common/node/internal.h"
 
+enum { CATCH_UP_S = 10 }; // of a step-down that does not say
+
 static bool initiate_run(struct request *r, bson_t *reply, struct error *err) {
   bson_iter_t it = r->first;
   const bson_t *config = iter_child(r->op->arena, &it); // replSetInitiate: 1 or {}: this member alone
@@ -42,8 +44,14 @@ static bool reconfig_run(struct request *r, bson_t *reply, struct error *err) {
 static bool step_down_run(struct request *r, bson_t *reply, struct error *err) {
   bson_iter_t it = r->first;
   int64_t seconds = iter_is_number(&it) ? iter_i64(&it) : 60;
-  if (seconds <= 0) return error_set(err, ERR_BadValue, "stepdown period must be a positive integer");
-  return repl_step_down(r->op, request_node(r)->repl, seconds, doc_bool(r->body, "force", false), err);
+  if (seconds < 0) return error_set(err, ERR_BadValue, "stepdown period must be a positive integer");
+  bool force = doc_bool(r->body, "force", false), given = doc_get(r->body, "secondaryCatchUpPeriodSecs", &it);
+  int64_t catch_up = given && iter_is_number(&it) ? iter_i64(&it) : CATCH_UP_S;
+  if (catch_up < 0)
+    return error_set(err, ERR_BadValue, "secondaryCatchUpPeriodSecs period must be a positive or absent");
+  if (catch_up > seconds && (given || !force))
+    return error_set(err, ERR_BadValue, "stepdown period must be longer than secondaryCatchUpPeriodSecs");
+  return repl_step_down(r->op, request_node(r)->repl, seconds, catch_up, force, err);
 }
 
 static bool freeze_run(struct request *r, bson_t *reply, struct error *err) {

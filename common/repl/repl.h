@@ -92,7 +92,10 @@ bool repl_wait_write_concern(struct operation *op, struct repl *r, uint64_t inde
 void repl_identity(const struct repl *r, bson_t *reply);
 bool repl_initiate(struct operation *op, struct repl *r, const bson_t *config, struct error *err); // {} = just self
 bool repl_reconfig(struct operation *op, struct repl *r, const bson_t *config, bool force, struct error *err);
-bool repl_step_down(struct operation *op, struct repl *r, int64_t seconds, bool force, struct error *err);
+// Hands over to a secondary that has everything, waiting for one so long, and does not stand for `seconds` (counted
+// from then). ExceededTimeLimit: there was none, and this member stays primary, unless it is forced.
+bool repl_step_down(struct operation *op, struct repl *r, int64_t seconds, int64_t catch_up_seconds, bool force,
+                    struct error *err);
 bool repl_freeze(struct repl *r, int64_t seconds, struct error *err);
 // Of the internal command _raftBootstrap: this member is in a set that another founded, or is added to one. Again:
 // true.

@@ -11,7 +11,6 @@
 
 enum {
   CHECK_MS = 200,
-  CATCH_UP_MS = 10000, // secondaryCatchUpPeriodSecs
   TAKEOVER_CHECKS = 5, // a member of higher priority has to be caught up that many times in a row
 };
 
@@ -116,8 +115,8 @@ bool repl_freeze(struct repl *r, int64_t seconds, struct error *err) {
 
 // --- stepping down ---
 
-static bool hand_over(struct operation *op, struct repl *r, uint64_t term, struct error *err) {
-  int64_t end = loop_now_ms(op->loop) + CATCH_UP_MS;
+static bool hand_over(struct operation *op, struct repl *r, uint64_t term, int64_t within_ms, struct error *err) {
+  int64_t end = loop_now_ms(op->loop) + within_ms;
   while (r->leading == term && loop_now_ms(op->loop) < end) {
     standing_hand_over(r);
     bool timed_out = false;
@@ -126,11 +125,12 @@ static bool hand_over(struct operation *op, struct repl *r, uint64_t term, struc
   return true;
 }
 
-bool repl_step_down(struct operation *op, struct repl *r, int64_t seconds, bool force, struct error *err) {
+bool repl_step_down(struct operation *op, struct repl *r, int64_t seconds, int64_t catch_up_seconds, bool force,
+                    struct error *err) {
   if (!repl_is_primary(r)) return error_set(err, ERR_NotWritablePrimary, "not primary so can't step down");
   uint64_t term = r->leading;
   bool alone = consensus_alone(r->consensus);
-  if (!alone && !hand_over(op, r, term, err)) return false;
+  if (!alone && !hand_over(op, r, term, catch_up_seconds * 1000, err)) return false;
   if (r->leading == term && !force)
     return error_set(
         err, ERR_ExceededTimeLimit,

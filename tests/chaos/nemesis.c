@@ -59,7 +59,8 @@ static void end_network(struct fleet *f, const struct fault *x, const struct mem
 static void step_down(const struct member_daemon *d) {
   mongoc_client_t *c = fleet_direct_client(d, 3000);
   bson_t reply;
-  (void)command(c, "admin", &reply, "{'replSetStepDown':%d}", STEP_DOWN_SECONDS);
+  (void)command(c, "admin", &reply, "{'replSetStepDown':%d,'secondaryCatchUpPeriodSecs':%d}", STEP_DOWN_SECONDS,
+                STEP_DOWN_SECONDS);
   bson_destroy(&reply);
   mongoc_client_destroy(c);
 }

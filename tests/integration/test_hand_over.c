@@ -10,7 +10,14 @@
 
 #include "tests/integration/sets.h"
 
-enum { MEMBERS = 3, ROUNDS = 3, NO_ELECTION_MS = SET_ELECTION_MS, EXCEEDED_TIME_LIMIT = 262, STEP_DOWN_MS = 30000 };
+enum {
+  MEMBERS = 3,
+  ROUNDS = 3,
+  NO_ELECTION_MS = SET_ELECTION_MS,
+  STEP_DOWN_MS = 30000,
+  BAD_VALUE = 2,
+  EXCEEDED_TIME_LIMIT = 262,
+};
 
 static struct set_cluster cluster;
 
@@ -34,7 +41,8 @@ static int64_t term_of(const struct process *p) {
 static void step_down(const struct process *p) {
   mongoc_client_t *c = client_of(p);
   bson_t reply;
-  for (int64_t end = now_ms() + STEP_DOWN_MS; !command(c, "admin", &reply, "{'replSetStepDown':1}");) {
+  for (int64_t end = now_ms() + STEP_DOWN_MS;
+       !command(c, "admin", &reply, "{'replSetStepDown':1,'secondaryCatchUpPeriodSecs':1}");) {
     assert_int_equal(reply_i64(&reply, "code"), EXCEEDED_TIME_LIMIT);
     assert_true(now_ms() < end);
     bson_destroy(&reply);
@@ -67,7 +75,10 @@ static void nobody_stands(void **state) {
   wait_ms(NO_ELECTION_MS);
   int64_t term = term_of(was);
   mongoc_client_t *c = client_of(was);
-  assert_int_equal(must_fail(c, "admin", "{'replSetStepDown':1}"), EXCEEDED_TIME_LIMIT);
+  assert_int_equal(must_fail(c, "admin", "{'replSetStepDown':1,'secondaryCatchUpPeriodSecs':1}"), EXCEEDED_TIME_LIMIT);
+  assert_int_equal(must_fail(c, "admin", "{'replSetStepDown':5}"), BAD_VALUE); // waits for 10 s
+  assert_int_equal(must_fail(c, "admin", "{'replSetStepDown':5,'force':true,'secondaryCatchUpPeriodSecs':6}"),
+                   BAD_VALUE);
   mongoc_client_destroy(c);
   assert_true(set_primary(s) == was);
   assert_int_equal(term_of(was), term);

@@ -322,7 +322,7 @@ static bool answers(const struct process *p, const char *command_text) {
 static void hand_over_to(const struct fixture *f, int i) {
   int64_t end = now_ms() + CATCH_UP_MS;
   for (int step_downs = 0; primary_of(f) != i; wait_ms(100)) {
-    step_downs += answers(&f->members[primary_of(f)], "{'replSetStepDown':5}");
+    step_downs += answers(&f->members[primary_of(f)], "{'replSetStepDown':5,'secondaryCatchUpPeriodSecs':5}");
     if (now_ms() > end) fail_msg("%s does not lead after %d step-downs", f->members[i].name, step_downs);
   }
 }

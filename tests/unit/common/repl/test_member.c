@@ -350,16 +350,16 @@ static void reconfigure(struct operation *op, struct member_fixture *f) {
 
 static void stepping_down(struct operation *op, struct member_fixture *f) {
   struct error err;
-  assert_false(repl_step_down(op, f->r, 1, false, &err)); // nobody to hand over to
+  assert_false(repl_step_down(op, f->r, 1, 1, false, &err)); // nobody to hand over to
   assert_int_equal(err.code, ERR_ExceededTimeLimit);
   assert_true(repl_is_primary(f->r));
   assert_false(repl_freeze(f->r, 1, &err));
   assert_int_equal(err.code, ERR_NotSecondary);
-  assert_true(repl_step_down(op, f->r, 1, true, &err));
+  assert_true(repl_step_down(op, f->r, 1, 1, true, &err));
   assert_int_equal(repl_state(f->r), MEMBER_SECONDARY);
   assert_false(insert(op, f, 1000, &err));
   assert_int_equal(err.code, ERR_NotWritablePrimary);
-  assert_false(repl_step_down(op, f->r, 1, true, &err));
+  assert_false(repl_step_down(op, f->r, 1, 1, true, &err));
   assert_true(repl_freeze(f->r, 0, &err)); // not any longer
   wait_primary(op, f);
   assert_true(insert(op, f, 1000, &err));

@@ -202,7 +202,7 @@ static void reconfigure(struct operation *op, struct member_process *p) {
   bson_t next = BSON_INITIALIZER, members, m;
   struct error err;
   if (shared->order == REMOVE_FIRST && p->n == 0) {
-    if (!repl_step_down(op, p->r, 60, false, &err)) (void)fprintf(stderr, "step down: %s\n", err.message);
+    if (!repl_step_down(op, p->r, 60, 10, false, &err)) (void)fprintf(stderr, "step down: %s\n", err.message);
     return;
   }
   BSON_APPEND_UTF8(&next, "_id", "rs0");
