@@ -92,7 +92,9 @@ run_test = @echo "== $<"; begun=$$(date +%s); BIN=$(BUILD) $< && echo "== $< too
 .PHONY: unit $(UNIT_TESTS:%=%.run)
 $(UNIT_TESTS:%=%.run): %.run: %
 	$(run_test)
-unit: $(UNIT_TESTS:%=%.run)
+# The long ones begin first, so that none of them is waited for alone.
+UNIT_LONG := $(patsubst %,$(BUILD)/unit/common/%,repl/test_power_cut store/test_crash)
+unit: $(addsuffix .run,$(UNIT_LONG) $(filter-out $(UNIT_LONG),$(UNIT_TESTS)))
 
 # make unit-common/bson: one layer's tests.
 define unit_layer_rule
@@ -115,7 +117,6 @@ $(patsubst tests/integration/%.c,$(BUILD)/integration/%,$(1)): $(BUILD)/obj/$(1:
 endef
 $(foreach t,$(INTEGRATION_SOURCES),$(eval $(call integration_rule,$(t))))
 
-# The long ones begin first, so that none of them is waited for alone.
 INTEGRATION_LONG := $(patsubst %,$(BUILD)/integration/test_%,initial_sync migration_sets kill migration)
 .PHONY: integration $(INTEGRATION_TESTS:%=%.run)
 $(INTEGRATION_TESTS:%=%.run): %.run: % all
