@@ -154,7 +154,8 @@ uint64_t consensus_propose(struct consensus *c, uint64_t now, struct entry *e);
 // itself. err: ConfigurationInProgress-like refusals name the rule; try again later.
 bool consensus_change(struct consensus *c, uint64_t now, const struct members *m, struct error *err);
 bool consensus_can_change(const struct consensus *c);                    // whether the rules allow one now
-bool consensus_catch_up(struct consensus *c, uint64_t now, uint64_t id); // starts; only for a non-voter of ours
+bool consensus_catch_up(struct consensus *c, uint64_t now, uint64_t id); // starts; only for a non-voter of ours that
+                                                                         // has not caught up
 bool consensus_caught_up(const struct consensus *c, uint64_t id);
 bool consensus_transfer(struct consensus *c, uint64_t now,
                         uint64_t id); // hands over; gives up by itself after an election timeout

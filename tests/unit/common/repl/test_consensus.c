@@ -209,6 +209,37 @@ static void shrinking_script(struct simulation *s) {
   if (!sim_leader(s)) sim_break(s, "nobody leads");
 }
 
+// --- a member gets its vote ---
+
+static void set_role(struct simulation *s, struct node *leader, int id, enum member_role role) {
+  const struct members *now = consensus_members(leader->c);
+  struct members next = {0};
+  char address[16];
+  struct error err;
+  for (size_t i = 0; i < now->n; i++)
+    if (now->list[i].id != (uint64_t)id) members_add(&next, now->list[i].id, now->list[i].address, now->list[i].role);
+  (void)snprintf(address, sizeof address, "node:%d", id);
+  members_add(&next, (uint64_t)id, address, role);
+  if (!consensus_change(leader->c, s->now, &next, &err)) sim_break(s, "%s", err.message);
+  members_free(&next);
+  node_settle(s, leader);
+  sim_run(s, s->now + 10 * ELECTION_MS);
+}
+
+// In a set in which nobody writes: the member has all that there is when its turn comes, and hears of nothing more.
+static void idle_script(struct simulation *s) {
+  struct node *leader = elected(s);
+  int third = 3;
+  if (members_find(consensus_members(leader->c), 3)) sim_break(s, "the plan has the third one already");
+  set_role(s, leader, third, ROLE_STANDBY);
+  if (!consensus_caught_up(leader->c, (uint64_t)third)) {
+    (void)consensus_catch_up(leader->c, s->now, (uint64_t)third);
+    sim_run(s, s->now + 20 * ELECTION_MS);
+  }
+  set_role(s, leader, third, ROLE_VOTER);
+  if (members_voters(consensus_members(leader->c)) != 3) sim_break(s, "the third one has no vote");
+}
+
 // --- runs ---
 
 static uint64_t from_environment(const char *name, uint64_t otherwise) {
@@ -348,6 +379,12 @@ static void test_hand_over(void **state) {
 
 // --- the parts ---
 
+static void test_idle_promotion(void **state) {
+  struct plan p = base;
+  p.voters = 2;
+  run_plan("a vote in an idle set", &p, 50, idle_script);
+}
+
 static void test_trail(void **state) {
   struct trail t = {0};
   trail_reset(&t, 5, 4, 2);
@@ -433,13 +470,21 @@ static void test_damaged_state(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_trail),         cmocka_unit_test(test_message_damage),
-      cmocka_unit_test(test_damaged_state), cmocka_unit_test(test_one),
-      cmocka_unit_test(test_three),         cmocka_unit_test(test_three_snapshots_transfers),
-      cmocka_unit_test(test_changes),       cmocka_unit_test(test_growing),
-      cmocka_unit_test(test_copies),        cmocka_unit_test(test_five_slow_disks),
-      cmocka_unit_test(test_ineligible),    cmocka_unit_test(test_caretaker),
-      cmocka_unit_test(test_hand_over),     cmocka_unit_test(test_shrinking),
+      cmocka_unit_test(test_idle_promotion),
+      cmocka_unit_test(test_trail),
+      cmocka_unit_test(test_message_damage),
+      cmocka_unit_test(test_damaged_state),
+      cmocka_unit_test(test_one),
+      cmocka_unit_test(test_three),
+      cmocka_unit_test(test_three_snapshots_transfers),
+      cmocka_unit_test(test_changes),
+      cmocka_unit_test(test_growing),
+      cmocka_unit_test(test_copies),
+      cmocka_unit_test(test_five_slow_disks),
+      cmocka_unit_test(test_ineligible),
+      cmocka_unit_test(test_caretaker),
+      cmocka_unit_test(test_hand_over),
+      cmocka_unit_test(test_shrinking),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
