@@ -11,7 +11,8 @@ enum {
   CACHE_BYTES = 2 << 20, // of applied entries kept, for members that are a little behind
   BATCH_BYTES = 8 << 20, // of one transaction: what a commit can be made to wait for
   BATCH_OPS = 1024,
-  SIZE_STEP = 64, // entries a size mark
+  SIZE_STEP = 64, // entries a size mark, at most
+  SIZE_STEP_BYTES = 1 << 20,
 };
 
 enum job_kind { JOB_WRITE, JOB_CUT, JOB_CHECKPOINT };
@@ -53,7 +54,8 @@ static size_t slot(const struct raft_log *log, uint64_t index) {
 // --- sizes ---
 
 static void count(struct raft_log *log, uint64_t index, uint32_t bytes) {
-  if (index % SIZE_STEP == 0 || !log->n_marks) {
+  const struct size_mark *latest = log->n_marks ? &log->marks[log->n_marks - 1] : NULL;
+  if (!latest || index - latest->index >= SIZE_STEP || log->total - latest->before >= SIZE_STEP_BYTES) {
     log->marks = array_grow(log->marks, &log->cap_marks, log->n_marks + 1, sizeof *log->marks);
     log->marks[log->n_marks++] = (struct size_mark){index, log->total};
   }

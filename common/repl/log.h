@@ -50,7 +50,7 @@ size_t raft_log_read(struct operation *op, struct raft_log *log, uint64_t from, 
 // Entries up to `applied` are kept in memory only as a cache from now on.
 void raft_log_release(struct raft_log *log, uint64_t applied);
 
-// --- sizes, for pacing; exact to within 64 entries ---
+// --- sizes, for pacing; exact to within 64 entries or 1 MiB and an entry, whichever is less ---
 uint64_t raft_log_bytes_after(const struct raft_log *log, uint64_t index); // of data in the entries after it
 uint64_t raft_log_tail(const struct raft_log *log,
                        uint64_t bytes); // the smallest index whose followers have at most so many bytes

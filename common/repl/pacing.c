@@ -9,7 +9,7 @@
 #include "common/repl/transport.h"
 
 enum {
-  CHECK_MS = 1000,
+  CHECK_MS = 200,
   READ_ENTRIES = 256,
   READ_BYTES = 1 << 20,
   LOOK_BACK = 64,     // entries of other types between documents

@@ -167,6 +167,33 @@ static struct entry *some_members(void) {
   return e;
 }
 
+// What is kept of a log of large entries is told by their bytes, not by their number.
+static void sizes_of_large_entries(struct operation *op) {
+  enum { LARGE = 2 << 20, ENTRIES = 20 };
+  struct fixture f = {0};
+  struct log_found found;
+  make_dir(&f);
+  open_log(op, &f, &found);
+  log_found_free(&found);
+  void *data = calloc(1, LARGE);
+  for (uint64_t i = 1; i <= ENTRIES; i++) {
+    struct entry *e = entry_new(ENTRY_COMMAND, 1, data, LARGE);
+    raft_log_append(f.log, i, &e, 1);
+    entry_unref(e);
+  }
+  free(data);
+  wait_appends(op, &f, ENTRIES);
+  for (int opened = 0; opened < 2; opened++) {
+    assert_int_equal(raft_log_tail(f.log, 5 * LARGE), ENTRIES - 5);
+    assert_int_equal(raft_log_bytes_after(f.log, ENTRIES - 5), 5 * LARGE);
+    raft_log_close(op, f.log);
+    if (opened) break;
+    open_log(op, &f, &found);
+    log_found_free(&found);
+  }
+  remove_dir(f.dir);
+}
+
 static void snapshots(struct operation *op) {
   struct fixture f = {0};
   struct log_found found;
@@ -322,6 +349,10 @@ static void test_restart(void **state) {
   in_fiber(restart);
 }
 
+static void test_large_entries(void **state) {
+  in_fiber(sizes_of_large_entries);
+}
+
 static void test_snapshots(void **state) {
   in_fiber(snapshots);
 }
@@ -339,7 +370,7 @@ static void test_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_killed), // forks: before this process has a thread pool
-      cmocka_unit_test(test_restart),     cmocka_unit_test(test_snapshots),
+      cmocka_unit_test(test_restart),     cmocka_unit_test(test_snapshots), cmocka_unit_test(test_large_entries),
       cmocka_unit_test(test_damaged_end), cmocka_unit_test(test_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
