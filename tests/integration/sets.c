@@ -185,3 +185,8 @@ void set_cluster_stop(struct set_cluster *c) {
   end_set(&c->config);
   folder_remove(c->folder);
 }
+
+int set_cluster_teardown(void **state) {
+  set_cluster_stop(*state);
+  return 0;
+}

@@ -36,5 +36,7 @@ void set_restart_all(struct set *s);                               // those that
 // cfg, sh1, sh2 of n members each, two routers. The arguments are for every shardd.
 void set_cluster_start(struct set_cluster *c, int members, const char *shard_arguments);
 void set_cluster_stop(struct set_cluster *c);
+// A group's teardown: stops the cluster that the group's setup has put into *state.
+int set_cluster_teardown(void **state);
 
 #endif

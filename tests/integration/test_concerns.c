@@ -174,11 +174,7 @@ static void default_concerns(void **state) {
 
 static int start(void **state) {
   set_cluster_start(&cluster, MEMBERS, "");
-  return 0;
-}
-
-static int stop(void **state) {
-  set_cluster_stop(&cluster);
+  *state = &cluster;
   return 0;
 }
 
@@ -186,7 +182,7 @@ int main(void) {
   mongoc_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(write_concerns), cmocka_unit_test(write_timeout),
                                      cmocka_unit_test(read_concerns), cmocka_unit_test(default_concerns)};
-  int failed = cmocka_run_group_tests(tests, start, stop);
+  int failed = cmocka_run_group_tests(tests, start, set_cluster_teardown);
   mongoc_cleanup();
   return failed;
 }

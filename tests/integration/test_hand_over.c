@@ -90,18 +90,14 @@ static void nobody_stands(void **state) {
 
 static int start(void **state) {
   set_cluster_start(&cluster, MEMBERS, "");
-  return 0;
-}
-
-static int stop(void **state) {
-  set_cluster_stop(&cluster);
+  *state = &cluster;
   return 0;
 }
 
 int main(void) {
   mongoc_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(frozen_is_passed_over), cmocka_unit_test(nobody_stands)};
-  int failed = cmocka_run_group_tests(tests, start, stop);
+  int failed = cmocka_run_group_tests(tests, start, set_cluster_teardown);
   mongoc_cleanup();
   return failed;
 }

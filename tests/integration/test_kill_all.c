@@ -86,18 +86,14 @@ static void killed_at_once(void **state) {
 
 static int start(void **state) {
   set_cluster_start(&cluster, MEMBERS, "");
-  return 0;
-}
-
-static int stop(void **state) {
-  set_cluster_stop(&cluster);
+  *state = &cluster;
   return 0;
 }
 
 int main(void) {
   mongoc_init();
   const struct CMUnitTest tests[] = {cmocka_unit_test(killed_at_once)};
-  int failed = cmocka_run_group_tests(tests, start, stop);
+  int failed = cmocka_run_group_tests(tests, start, set_cluster_teardown);
   mongoc_cleanup();
   return failed;
 }

@@ -328,12 +328,8 @@ static void cursor_on_secondary(void **state) {
 
 static int start(void **state) {
   set_cluster_start(&cluster, MEMBERS, "--setParameter orphanCleanupDelaySecs=0");
+  *state = &cluster;
   setup_data();
-  return 0;
-}
-
-static int stop(void **state) {
-  set_cluster_stop(&cluster);
   return 0;
 }
 
@@ -347,7 +343,7 @@ int main(void) {
                                      cmocka_unit_test(cursor_on_primary),
                                      cmocka_unit_test(cursor_on_secondary),
                                      cmocka_unit_test(nothing_missed_or_doubled)};
-  int failed = cmocka_run_group_tests(tests, start, stop);
+  int failed = cmocka_run_group_tests(tests, start, set_cluster_teardown);
   mongoc_cleanup();
   return failed;
 }

@@ -470,11 +470,7 @@ static void partial_results(void **state) {
 
 static int start(void **state) {
   set_cluster_start(&cluster, MEMBERS, "--setParameter orphanCleanupDelaySecs=0");
-  return 0;
-}
-
-static int stop(void **state) {
-  set_cluster_stop(&cluster);
+  *state = &cluster;
   return 0;
 }
 
@@ -491,7 +487,7 @@ int main(void) {
                                      cmocka_unit_test(shell_helpers),
                                      cmocka_unit_test(primary_without_priority),
                                      cmocka_unit_test(partial_results)};
-  int failed = cmocka_run_group_tests(tests, start, stop);
+  int failed = cmocka_run_group_tests(tests, start, set_cluster_teardown);
   mongoc_cleanup();
   return failed;
 }
